@@ -1,0 +1,1 @@
+"""ArgMax and Resize inside the engine: segmentation masks at the photo's resolution."""

@@ -1,0 +1,141 @@
+"""What a TFLite file says of itself: normalisation and class names, read without TensorFlow.
+
+Field numbers are those of the TFLite schema (`schema.fbs`) and the TFLite metadata schema (`metadata_schema.fbs`);
+associated files, such as label lists, are a zip archive at the end of the file.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_NORMALIZATION_OPTIONS = 1  # in the union ProcessUnitOptions
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """Normalisation as `(pixel - mean) / std`, and class names; empty where the file says nothing."""
+
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    labels: tuple[str, ...] = ()
+
+    def to_properties(self) -> dict[str, str]:
+        """As metadata entries of an ONNX model."""
+        properties = {}
+        if self.mean and self.std:
+            properties["normalization"] = json.dumps({"mean": self.mean, "std": self.std})
+        if self.labels:
+            properties["labels"] = json.dumps(self.labels)
+        return properties
+
+
+def is_tflite(path: Path) -> bool:
+    """True where the file has TFLite's identifier."""
+    with path.open("rb") as file:
+        return file.read(8)[4:] == b"TFL3"
+
+
+def read_metadata(path: Path) -> Metadata:
+    """Read normalisation of the first input and the label list; what is missing or damaged is left empty."""
+    data = path.read_bytes()
+    try:
+        mean, std = _normalization(data)
+    except (struct.error, IndexError, TypeError, ValueError):
+        mean, std = (), ()
+    return Metadata(mean, std, _labels(path))
+
+
+def _labels(path: Path) -> tuple[str, ...]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for name in archive.namelist():
+                if "label" in name.lower() and name.endswith(".txt"):
+                    lines = archive.read(name).decode("utf-8", "replace").splitlines()
+                    return tuple(line.strip() for line in lines if line.strip())
+    except (zipfile.BadZipFile, OSError, ValueError):
+        pass
+    return ()
+
+
+def _normalization(data: bytes) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    model = _root(data)
+    buffers = _tables(model, 4)
+    for entry in _tables(model, 6):
+        if _text(entry, 0) != "TFLITE_METADATA":
+            continue
+        metadata = _root(_bytes(buffers[_unsigned(entry, 1)], 0))
+        for subgraph in _tables(metadata, 3)[:1]:
+            for tensor in _tables(subgraph, 2)[:1]:
+                for unit in _tables(tensor, 4):
+                    if _byte(unit, 0) == _NORMALIZATION_OPTIONS:
+                        options = _table(unit, 1)
+                        return _floats(options, 0), _floats(options, 1)
+    return (), ()
+
+
+# --- flatbuffers: a table is read through its field numbers
+
+
+def _root(data: bytes) -> Any:
+    from flatbuffers.table import Table
+
+    return Table(data, struct.unpack_from("<I", data)[0])
+
+
+def _field(table: Any, number: int) -> int:
+    """Position of a field in the buffer; 0 where it is absent."""
+    offset = table.Offset(4 + 2 * number)
+    return int(table.Pos + offset) if offset else 0
+
+
+def _tables(table: Any, number: int) -> list[Any]:
+    from flatbuffers.table import Table
+
+    offset = table.Offset(4 + 2 * number)
+    if not offset:
+        return []
+    start = table.Vector(offset)
+    return [Table(table.Bytes, table.Indirect(start + 4 * i)) for i in range(table.VectorLen(offset))]
+
+
+def _table(table: Any, number: int) -> Any:
+    from flatbuffers.table import Table
+
+    return Table(table.Bytes, table.Indirect(_field(table, number)))
+
+
+def _vector(table: Any, number: int, size: int) -> bytes:
+    offset = table.Offset(4 + 2 * number)
+    if not offset:
+        return b""
+    start = table.Vector(offset)
+    return bytes(table.Bytes[start : start + size * table.VectorLen(offset)])
+
+
+def _bytes(table: Any, number: int) -> bytes:
+    return _vector(table, number, 1)
+
+
+def _floats(table: Any, number: int) -> tuple[float, ...]:
+    data = _vector(table, number, 4)
+    return struct.unpack(f"<{len(data) // 4}f", data)
+
+
+def _text(table: Any, number: int) -> str:
+    position = _field(table, number)
+    return table.String(position).decode("utf-8", "replace") if position else ""
+
+
+def _unsigned(table: Any, number: int) -> int:
+    position = _field(table, number)
+    return int(struct.unpack_from("<I", table.Bytes, position)[0]) if position else 0
+
+
+def _byte(table: Any, number: int) -> int:
+    position = _field(table, number)
+    return int(table.Bytes[position]) if position else 0

@@ -1,0 +1,210 @@
+"""The process in which TensorFlow works: a request in JSON on standard input, an ONNX file and an answer out.
+
+`python -m trtpost.convert.worker` is started by `trtpost.convert`; it is the only place that imports TensorFlow to
+convert. The last line on standard output is JSON: `{}`, or `{"error": "..."}` with a sentence for the user.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from trtpost.errors import ModelError, reason
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # converting is graph rewriting: leave the GPU to others
+
+
+def main() -> None:
+    """Answer one request."""
+    request = json.loads(sys.stdin.read())
+    try:
+        _convert(**request)
+        answer = {}
+    except ModelError as error:
+        answer = {"error": str(error)}
+    except Exception as error:  # the libraries below raise anything, and the user is owed one sentence
+        answer = {"error": f"TensorFlow cannot read or convert it: {reason(error)}"}
+    print(json.dumps(answer))
+
+
+def _convert(kind: str, source: str, result: str, opset: int, signature: str | None) -> None:
+    path = Path(source)
+    if kind == "tflite":
+        _tflite(path, result, opset)
+    elif kind == "graph_def":
+        _graph_def(path, result, opset)
+    else:
+        if path.name == "saved_model.pb":
+            path = path.parent
+        function, names = _saved_model(path, signature) if kind == "saved_model" else _keras(path)
+        _function(function, names, result, opset)
+
+
+def _tflite(path: Path, result: str, opset: int) -> None:
+    import tf2onnx.convert
+
+    tf2onnx.convert.from_tflite(
+        str(path),
+        opset=opset,
+        output_path=result,
+        custom_op_handlers={"TFL_Convolution2DTransposeBias": (_transpose_conv_with_bias, [])},
+    )
+
+
+def _saved_model(path: Path, signature: str | None) -> tuple[Any, list[str]]:
+    """The function to convert, and the names of its outputs where it has any."""
+    import tensorflow as tf
+
+    loaded = tf.saved_model.load(str(path))
+    signatures = dict(loaded.signatures)
+    if signature is None and len(signatures) > 1:
+        signature = "serving_default"
+    if signature is not None:
+        if signature not in signatures:
+            raise ModelError(
+                f"the SavedModel has no signature '{signature}': "
+                f"choose one with --signature from {', '.join(sorted(signatures)) or 'none'}"
+            )
+        function = signatures[signature]
+    elif signatures:
+        (function,) = signatures.values()
+    else:
+        function = _only_concrete_function(loaded)
+    outputs = function.structured_outputs
+    return function, sorted(outputs) if isinstance(outputs, dict) else []  # in the order of tf.nest.flatten
+
+
+def _only_concrete_function(loaded: Any) -> Any:
+    functions = [
+        concrete
+        for attribute in vars(loaded).values()
+        for concrete in getattr(attribute, "concrete_functions", [])
+    ] + list(getattr(getattr(loaded, "__call__", None), "concrete_functions", []))
+    if len(functions) != 1:
+        raise ModelError(
+            f"the SavedModel has no signature and {len(functions)} concrete functions: "
+            "export it with tf.saved_model.save(model, path, signatures=...)"
+        )
+    return functions[0]
+
+
+def _keras(path: Path) -> tuple[Any, list[str]]:
+    import keras
+    import tensorflow as tf
+
+    model = keras.models.load_model(path, compile=False)  # safe mode: no code from the file is run
+    try:
+        inputs = model.inputs
+    except (AttributeError, ValueError):
+        inputs = None
+    if not inputs:
+        raise ModelError("the Keras model does not know its input shape: call it once on an image, then save it again")
+    specs = [tf.TensorSpec(tensor.shape, tensor.dtype, name=tensor.name) for tensor in inputs]
+
+    def call(*tensors: Any) -> Any:
+        return model(tensors[0] if len(tensors) == 1 else list(tensors), training=False)
+
+    function = tf.function(call, autograph=False).get_concrete_function(*specs)
+    # Keras 3 calls every output keras_tensor_N; the layer that made it has the name that people know
+    layers = {id(tensor): layer.name for layer in model.layers for tensor in tf.nest.flatten(layer.output)}
+    return function, [layers.get(id(tensor), tensor.name) for tensor in tf.nest.flatten(model.outputs)]
+
+
+def _function(function: Any, names: list[str], result: str, opset: int) -> None:
+    """Convert a concrete function; `names` are those of its outputs that people know, if there are any."""
+    import tf2onnx.convert
+    from tf2onnx import tf_loader
+
+    captured = {id(tensor) for tensor in function.graph.internal_captures}
+    inputs = [tensor.name for tensor in function.inputs if id(tensor) not in captured]
+    outputs = [tensor.name for tensor in function.outputs]
+    frozen = tf_loader.from_function(function, inputs, outputs)
+    friendly = {tensor: tensor.split(":")[0] for tensor in (*inputs, *outputs)}
+    if len(names) == len(outputs):
+        friendly |= dict(zip(outputs, names, strict=True))
+    tf2onnx.convert.from_graph_def(
+        frozen,
+        input_names=inputs,
+        output_names=outputs,
+        opset=opset,
+        tensors_to_rename=friendly,
+        output_path=result,
+    )
+
+
+def _graph_def(path: Path, result: str, opset: int) -> None:
+    import tensorflow as tf
+    import tf2onnx.convert
+    from google.protobuf.message import DecodeError
+
+    graph = tf.compat.v1.GraphDef()
+    try:
+        graph.ParseFromString(path.read_bytes())
+    except DecodeError:
+        raise ModelError("it does not parse as a frozen GraphDef") from None
+    placeholders = [node.name for node in graph.node if node.op == "Placeholder"]
+    used = {name.split(":")[0].lstrip("^") for node in graph.node for name in node.input}
+    ends = [
+        node.name
+        for node in graph.node
+        if node.name not in used and node.op not in ("Const", "NoOp", "Assert", "Placeholder")
+    ]
+    if not placeholders or not ends:
+        raise ModelError("the frozen graph has no Placeholder to feed or no node that ends it")
+    tf2onnx.convert.from_graph_def(
+        graph,
+        input_names=[f"{name}:0" for name in placeholders],
+        output_names=[f"{name}:0" for name in ends],
+        opset=opset,
+        tensors_to_rename={f"{name}:0": name for name in (*placeholders, *ends)},
+        output_path=result,
+    )
+
+
+def _transpose_conv_with_bias(ctx: Any, node: Any, _name: str, _args: Any) -> None:
+    """MediaPipe's `Convolution2DTransposeBias`: data NHWC, weights OHWI, bias, to NHWC.
+
+    tf2onnx cannot read the operator's options (a C struct), so stride and padding are taken from the shapes:
+    `out = in * stride` with padding SAME, `out = (in - 1) * stride + kernel` with VALID.
+    """
+    data, weights, bias = node.input
+    shape_in, shape_out = ctx.get_shape(data), ctx.get_shape(node.output[0])
+    kernel = ctx.get_shape(weights)[1:3]
+    strides, pads_before, pads_after, extra = [], [], [], []
+    for size_in, size_out, taps in zip(shape_in[1:3], shape_out[1:3], kernel, strict=True):
+        if size_out % size_in == 0:
+            stride = size_out // size_in
+            padding = max(taps - stride, 0)
+        elif size_in > 1 and (size_out - taps) % (size_in - 1) == 0:
+            stride, padding = (size_out - taps) // (size_in - 1), 0
+        else:
+            raise ModelError(f"Convolution2DTransposeBias from {shape_in} to {shape_out}: no stride fits")
+        strides.append(stride)
+        pads_before.append(padding // 2)
+        pads_after.append(padding - padding // 2)
+        extra.append(size_out - ((size_in - 1) * stride + taps - padding))
+    dtype, output = ctx.get_dtype(node.output[0]), node.output[0]
+    ctx.remove_node(node.name)
+    nchw = ctx.make_node("Transpose", [data], attr={"perm": [0, 3, 1, 2]}).output[0]
+    iohw = ctx.make_node("Transpose", [weights], attr={"perm": [3, 0, 1, 2]}).output[0]
+    attributes = {"kernel_shape": list(kernel), "strides": strides, "pads": pads_before + pads_after}
+    if any(extra):
+        attributes["output_padding"] = extra
+    result = ctx.make_node("ConvTranspose", [nchw, iohw, bias], attr=attributes).output[0]
+    ctx.make_node(
+        "Transpose",
+        [result],
+        attr={"perm": [0, 2, 3, 1]},
+        outputs=[output],
+        name=node.name,
+        shapes=[shape_out],
+        dtypes=[dtype],
+    )
+
+
+if __name__ == "__main__":
+    main()

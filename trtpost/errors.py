@@ -1,0 +1,79 @@
+"""Faults that the user can mend.
+
+Every message is one sentence or two: what is wrong, with which file or tensor, and what to do about it. The command
+line prints the message and exits with code 1; anything that is not a `TrtpostError` is a fault of ours.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+
+class TrtpostError(Exception):
+    """Base of all faults that the user can mend."""
+
+
+class SpecError(TrtpostError, ValueError):
+    """A combination of settings that has no meaning."""
+
+
+class ModelError(TrtpostError):
+    """A model that cannot be read, converted or understood."""
+
+
+class ImageError(TrtpostError):
+    """A photo that cannot be read or does not fit the engine."""
+
+
+class BundleError(TrtpostError):
+    """An engine bundle that is missing, incomplete or changed."""
+
+
+class BackendError(TrtpostError):
+    """A runtime that refuses the model."""
+
+
+class MissingPackageError(TrtpostError):
+    """An optional package that this step needs is not installed."""
+
+
+def require(module: str, extra: str, purpose: str) -> ModuleType:
+    """Import an optional package.
+
+    Raises:
+        MissingPackageError: the package is not installed; the message names the extra that brings it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
+            raise
+        raise MissingPackageError(
+            f"{purpose} needs the package {module.split('.')[0]}: pip install 'trtpost[{extra}]'"
+        ) from None
+
+
+def reason(error: BaseException) -> str:
+    """The first sentence of another library's error, on one line, for use inside a message of ours."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[0] if lines else type(error).__name__
+    return text if len(text) <= 300 else text[:297] + "..."
+
+
+def existing_file(path: Path, kind: str, error: type[TrtpostError]) -> Path:
+    """`path`, if it is a file that has content.
+
+    Raises:
+        TrtpostError: of the given type, if it is missing, a folder, or empty.
+    """
+    if not path.exists():
+        raise error(f"no such {kind}: {path}")
+    if path.is_dir():
+        raise error(f"{path} is a folder, not a {kind}")
+    if path.stat().st_size == 0:
+        raise error(f"{path} is empty (zero bytes), not a {kind}")
+    return path

@@ -1,0 +1,225 @@
+"""Join preprocessing, network and post-processing into one graph, and take them apart again at the logits."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx.compose
+import onnx.inliner
+import onnx_graphsurgeon as gs
+
+from trtpost.errors import ModelError, SpecError, reason
+from trtpost.graph.locate import Located
+from trtpost.graph.model import DOMAIN, FUNCTION_IR_VERSION, opset_of
+from trtpost.graph.postprocess import NODE, node_model, spatial
+from trtpost.graph.preprocess import pixel_model
+from trtpost.spec import Post, Pre
+
+NETWORK = "network/"
+"""Prefix of every name that comes from the source model, so that ours can be plain: image, output_size, mask."""
+
+
+def bake(model: onnx.ModelProto, located: Located, pre: Pre, post: Post) -> onnx.ModelProto:
+    """One graph from uint8 pixels to class ids.
+
+    Inputs: `image` uint8 [N, h, w, C] at network resolution, or at any resolution with `post.size` `image`;
+    with `post.size` `runtime` also `output_size` int64 [2] = [H, W] (or `rows`, `cols` where `post.needs_tables`).
+    Output: `mask` [N, H, W], uint8, or int32 where there are more than 256 classes.
+
+    Args:
+        model: the source model as `load_model` returns it.
+        located: what `locate` found in it.
+        pre, post: what to bake.
+
+    Raises:
+        ModelError: the result is not a valid model.
+        SpecError: the spec does not fit the model.
+    """
+    if pre.depth != located.input_channels:
+        raise SpecError(f"channels '{pre.channels}' do not fit an input of {located.input_channels} channels")
+    opset = opset_of(model)
+    batch = located.batch or "N"
+    network = _network(model, located, pre)
+    logits = network.graph.output[0]
+    shape = _shape(logits, post, batch)
+    try:
+        spatial(post, shape)
+    except ValueError:
+        if post.needs_tables and isinstance(post.size, tuple):
+            raise SpecError(
+                f"match '{post.match}' with a fixed size needs the size of the logits, which is dynamic: "
+                "give the network's input size with --input-size HxW"
+            ) from None
+    pixels = pixel_model(
+        pre,
+        layout=located.input_layout,
+        dtype=located.input_dtype,
+        batch=batch,
+        resize=post.size == "image",
+        opset=opset,
+    )
+    mask = node_model(post, logits.type.tensor_type.elem_type, shape, opset)
+    _name_nodes(pixels, "pre/")
+    _name_nodes(mask, "post/")
+    for part in (pixels, mask):
+        _import_like(part, network)
+    joined = _merge(pixels, network, [("pixels", network.graph.input[0].name)])
+    to_mask = [(logits.name, "logits")]
+    if post.size == "image":
+        to_mask.append(("output_size", "output_size"))
+    baked = _merge(joined, mask, to_mask)
+    baked.producer_name = DOMAIN
+    baked.graph.name = "segmentation"
+    return checked(baked)
+
+
+def checked(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with shapes inferred, after the full check of the ONNX checker.
+
+    Raises:
+        ModelError: the checker refuses it.
+    """
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, check_type=True, data_prop=True)
+        onnx.checker.check_model(inferred, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, RuntimeError) as error:
+        raise ModelError(f"the baked graph is not valid: {reason(error)}") from None
+    return inferred
+
+
+def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The baked graph in standard ops alone: every function call is replaced by its body."""
+    return checked(onnx.inliner.inline_local_functions(model))
+
+
+def split(baked: onnx.ModelProto) -> tuple[onnx.ModelProto, onnx.ModelProto]:
+    """Cut a baked graph at the logits: (pixels to `logits`, `logits` to `mask`).
+
+    The first part also gives `output_size` where the graph computes it from the image. What computes a fixed size
+    stays with the second part.
+
+    Raises:
+        ModelError: the graph holds no `ArgMaxResize` node.
+    """
+    node = seam(baked)
+    logits, *sizes = node.input
+    given = {initializer.name for initializer in baked.graph.initializer}
+    inputs = {value.name for value in baked.graph.input}
+    computed = [name for name in sizes if name not in given and name not in inputs]
+    wanted = [name for name in inputs if name not in sizes]
+    extractor = onnx.utils.Extractor(baked)
+    network = extractor.extract_model(wanted, [logits, *computed])
+    mask = extractor.extract_model([logits, *(name for name in sizes if name not in given)], ["mask"])
+    return network, mask
+
+
+def seam(baked: onnx.ModelProto) -> onnx.NodeProto:
+    """The `ArgMaxResize` node of a baked graph.
+
+    Raises:
+        ModelError: there is none.
+    """
+    for node in baked.graph.node:
+        if node.op_type == NODE and node.domain == DOMAIN:
+            return node
+    raise ModelError(f"the graph holds no {DOMAIN}::{NODE} node: it was not baked, or its functions were inlined")
+
+
+def with_input_size(model: onnx.ModelProto, located_input: str, layout: str, size: tuple[int, int]) -> onnx.ModelProto:
+    """A copy whose dynamic input height and width are fixed to `size`, shapes inferred anew.
+
+    Raises:
+        ModelError: the network's own size is fixed and differs.
+    """
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    (value,) = (one for one in copy.graph.input if one.name == located_input)
+    start = 1 if layout == "NHWC" else 2
+    for dim, side in zip(value.type.tensor_type.shape.dim[start : start + 2], size, strict=True):
+        if dim.dim_value not in (0, side):
+            raise ModelError(
+                f"input '{located_input}' is fixed at {dim.dim_value} pixels on one side, so --input-size "
+                f"{size[0]}x{size[1]} does not fit: leave the flag out, or export the network with a dynamic size"
+            )
+        dim.dim_value = side
+    del copy.graph.value_info[:]
+    for output in copy.graph.output:
+        for dim in output.type.tensor_type.shape.dim:
+            if not dim.dim_value:
+                dim.Clear()
+    return onnx.shape_inference.infer_shapes(copy, data_prop=True)
+
+
+def _network(model: onnx.ModelProto, located: Located, pre: Pre) -> onnx.ModelProto:
+    """The source model cut at the logits, names prefixed; labels as [N, h, w], quantised logits as float32."""
+    graph = gs.import_onnx(model)
+    tensors = graph.tensors()
+    (source,) = (value for value in graph.inputs if value.name == located.input)
+    spatial_shape = [pre.height, pre.width]
+    batch = located.batch or "N"
+    source.shape = (
+        [batch, *spatial_shape, pre.depth] if located.input_layout == "NHWC" else [batch, pre.depth, *spatial_shape]
+    )
+    logits = tensors[located.logits]
+    if located.head == "labels":
+        logits = _rank_three(graph, logits)
+    elif located.dtype in ("uint8", "int8"):
+        logits = _append(graph, "Cast", logits, {"to": onnx.TensorProto.FLOAT}, np.float32)
+    graph.inputs, graph.outputs = [source], [logits]
+    graph.cleanup().toposort()
+    for value in graph.tensors().values():
+        if isinstance(value, gs.Variable) and value is not source:
+            value.shape = None if value is not logits else value.shape
+    network = gs.export_onnx(graph, do_type_check=False)
+    network.ir_version = max(model.ir_version, FUNCTION_IR_VERSION)
+    network = onnx.shape_inference.infer_shapes(network, data_prop=True)
+    return onnx.compose.add_prefix(network, NETWORK)
+
+
+def _rank_three(graph: gs.Graph, labels: gs.Variable) -> gs.Variable:
+    rank = len(labels.shape)
+    if rank == 2:
+        return _append(graph, "Unsqueeze", labels, {}, labels.dtype, axes=[0])
+    if rank == 4:
+        axis = 1 if labels.shape[1] == 1 else 3
+        return _append(graph, "Squeeze", labels, {}, labels.dtype, axes=[axis])
+    return labels
+
+
+def _append(
+    graph: gs.Graph, op: str, source: gs.Variable, attrs: dict[str, int], dtype: type, axes: list[int] | None = None
+) -> gs.Variable:
+    """A node after `source`; its output, of unknown shape."""
+    result = gs.Variable(f"{source.name}/{op}", dtype=dtype)
+    inputs = [source]
+    if axes is not None:
+        inputs.append(gs.Constant(f"{source.name}/{op}/axes", np.array(axes, np.int64)))
+    graph.nodes.append(gs.Node(op, name=f"{source.name}/{op}", attrs=attrs, inputs=inputs, outputs=[result]))
+    return result
+
+
+def _shape(logits: onnx.ValueInfoProto, post: Post, batch: int | str) -> tuple[int | str, ...]:
+    dims = [dim.dim_value or 0 for dim in logits.type.tensor_type.shape.dim]
+    if post.head == "labels":
+        names = ("N", "h", "w")
+    else:
+        names = ("N", "C", "h", "w") if post.layout == "NCHW" else ("N", "h", "w", "C")
+    if len(dims) != len(names):
+        raise ModelError(f"the shape of tensor '{logits.name}' cannot be inferred: name another with --logits")
+    return (batch, *(dim or name for dim, name in list(zip(dims, names, strict=True))[1:]))
+
+
+def _name_nodes(model: onnx.ModelProto, prefix: str) -> None:
+    for node in model.graph.node:
+        node.name = prefix + node.output[0]
+
+
+def _import_like(part: onnx.ModelProto, network: onnx.ModelProto) -> None:
+    part.ir_version = network.ir_version
+
+
+def _merge(first: onnx.ModelProto, second: onnx.ModelProto, io_map: list[tuple[str, str]]) -> onnx.ModelProto:
+    try:
+        return onnx.compose.merge_models(first, second, io_map=io_map)
+    except (ValueError, onnx.checker.ValidationError) as error:
+        raise ModelError(f"preprocessing, network and post-processing do not fit together: {reason(error)}") from None

@@ -1,0 +1,127 @@
+"""Index arithmetic of every pixel convention, and the mask itself, in numpy: the reference for every kernel.
+
+`j` is the output index, `w` the source size, `W` the output size; every step is done in the precision named, because
+the frameworks' results depend on it. Nearest:
+
+=================  ==============================================================  ===================================
+match              equals                                                          source index, at most `w - 1`
+=================  ==============================================================  ===================================
+`tf`               `tf.image.resize(method="nearest")`, torch `nearest-exact`      float32 `floor((j + 0.5) * (w / W))`
+`tf1`, `torch`     TF1 `resize_nearest_neighbor`, torch `nearest`                  float32 `floor(j * (w / W))`
+`opencv`           `cv2.INTER_NEAREST`                                             float64 `floor(j * (1 / (W / w)))`
+`pil`              Pillow `NEAREST`, `cv2.INTER_NEAREST_EXACT`                     float64 `floor(a/2 + a + a + ...)`,
+                                                                                   `a = w / W`, summed in that order
+=================  ==============================================================  ===================================
+
+Bilinear, in float32: `tf`, `torch` and `opencv` put pixels at half-integers (`(j + 0.5) * w / W - 0.5`), `tf1` at
+integers (`j * w / W`), `align_corners` maps the ends onto each other (`j * (w - 1) / (W - 1)`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtpost.spec import Match, Post
+
+
+def nearest_index(source: int, target: int, match: Match) -> NDArray[np.int64]:
+    """The source index of each output index, int64 [target], for nearest resize from `source` to `target` pixels."""
+    if match == "tf":
+        j = np.arange(target, dtype=np.float32)
+        position = (j + np.float32(0.5)) * (np.float32(source) / np.float32(target))
+    elif match in ("tf1", "torch"):
+        j = np.arange(target, dtype=np.float32)
+        position = j * (np.float32(source) / np.float32(target))
+    elif match == "opencv":
+        position = np.arange(target, dtype=np.float64) * (1.0 / (target / source))
+    elif match == "pil":
+        step = source / target
+        # cumsum adds from left to right, which is what Pillow's loop does; a closed form rounds differently
+        position = np.cumsum(np.concatenate([[step / 2], np.full(target - 1, step)]))
+    else:
+        raise ValueError(f"no nearest convention '{match}'")
+    return np.minimum(np.floor(position).astype(np.int64), source - 1)
+
+
+def linear_index(
+    source: int, target: int, match: Match
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
+    """For bilinear resize from `source` to `target` pixels: lower and upper neighbour, and the upper one's weight.
+
+    Returns:
+        int64 [target], int64 [target], float32 [target] in 0..1.
+    """
+    j = np.arange(target, dtype=np.float32)
+    scale = np.float32(source) / np.float32(target)
+    if match in ("tf", "torch", "opencv"):
+        position = (j + np.float32(0.5)) * scale - np.float32(0.5)
+    elif match == "tf1":
+        position = j * scale
+    elif match == "align_corners":
+        position = j * (np.float32(source - 1) / np.float32(max(target - 1, 1)))
+    else:
+        raise ValueError(f"no bilinear convention '{match}'")
+    position = np.clip(position, np.float32(0), np.float32(source - 1))
+    lower = np.floor(position).astype(np.int64)
+    upper = np.minimum(lower + 1, source - 1)
+    return lower, upper, position - lower.astype(np.float32)
+
+
+def bilinear(array: NDArray[Any], size: tuple[int, int], match: Match = "tf") -> NDArray[np.float32]:
+    """Bilinear resize of the first two axes, [h, w, ...] to float32 [H, W, ...].
+
+    Only the rows and columns that are used are read, so a small output of a large photo is cheap.
+    """
+    top, bottom, down = linear_index(array.shape[0], size[0], match)
+    left, right, across = linear_index(array.shape[1], size[1], match)
+    trailing = (1,) * (array.ndim - 2)
+    down = down.reshape(-1, 1, *trailing)
+    across = across.reshape(1, -1, *trailing)
+
+    def row(index: NDArray[np.int64]) -> NDArray[np.float32]:
+        a = array[index[:, None], left].astype(np.float32)
+        b = array[index[:, None], right].astype(np.float32)
+        a += (b - a) * across
+        return a
+
+    upper, lower = row(top), row(bottom)
+    upper += (lower - upper) * down
+    return upper
+
+
+def labels_of(logits: NDArray[Any], post: Post) -> NDArray[np.int32]:
+    """Class ids at the logits' own resolution, int32 [N, h, w].
+
+    Args:
+        logits: [N, C, h, w] or [N, h, w, C] after `post.layout`; integer [N, h, w] where `post.head` is `labels`.
+        post: decides head, layout and threshold. Ties go to the lower class.
+    """
+    if post.head == "labels":
+        return logits.astype(np.int32)
+    axis = 1 if post.layout == "NCHW" else 3
+    if post.head == "threshold":
+        return np.squeeze(logits.astype(np.float32) > np.float32(post.threshold), axis).astype(np.int32)
+    return np.argmax(logits, axis).astype(np.int32)
+
+
+def argmax_resize(logits: NDArray[Any], size: tuple[int, int], post: Post) -> NDArray[np.int32]:
+    """The meaning of `trtpost::ArgMaxResize`: class ids at the output resolution, int32 [N, H, W].
+
+    Args:
+        logits: as for `labels_of`.
+        size: (H, W) of the mask; `post.size` is not looked at.
+        post: decides everything else.
+    """
+    if post.resize == "bilinear":
+        rows_first = np.moveaxis(logits, 0, -1) if post.layout == "NHWC" else logits.transpose(2, 3, 1, 0)
+        resized = bilinear(rows_first, size, post.match)  # [H, W, C, N]
+        return labels_of(
+            resized.transpose(3, 2, 0, 1) if post.layout == "NCHW" else resized.transpose(3, 0, 1, 2), post
+        )
+    labels = labels_of(logits, post)
+    rows = nearest_index(labels.shape[1], size[0], post.match)
+    columns = nearest_index(labels.shape[2], size[1], post.match)
+    return labels[:, rows[:, None], columns]

@@ -1,0 +1,183 @@
+"""Everything that decides a pixel of the mask, as two frozen dataclasses.
+
+`Pre` is the way from the photo to the network's input, `Post` the way from the network's output to the mask. A spec
+that has no meaning cannot be made: the constructor refuses it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from trtpost.errors import SpecError
+
+Layout = Literal["NHWC", "NCHW"]
+Channels = Literal["rgb", "bgr", "gray"]
+Head = Literal["argmax", "threshold", "labels"]
+Resize = Literal["nearest", "bilinear"]
+Match = Literal["tf", "tf1", "torch", "opencv", "pil", "align_corners"]
+Size = Literal["runtime", "image"] | tuple[int, int]
+
+NORMALIZATIONS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "none": ((0.0,), (1.0,)),
+    "unit": ((0.0,), (255.0,)),
+    "signed": ((127.5,), (127.5,)),
+    "imagenet": ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375)),
+}
+"""Names for `(mean, std)`, in units of the 8-bit pixel: the network sees `(pixel - mean) / std`.
+
+`unit` gives 0..1, `signed` -1..1 (the `tf` mode of keras.applications), `imagenet` torchvision's usual statistics.
+"""
+
+MATCHES: dict[str, tuple[Match, ...]] = {
+    "nearest": ("tf", "tf1", "torch", "opencv", "pil"),
+    "bilinear": ("tf", "tf1", "torch", "opencv", "align_corners"),
+}
+
+
+@dataclass(frozen=True)
+class Pre:
+    """From a photo to the network's input.
+
+    The photo is stretched to `height` x `width` with bilinear interpolation (half-pixel centres, no antialiasing, the
+    default of `tf.image.resize`), rounded to uint8, put in the order of `channels`, and normalised:
+    `(pixel - mean) / std`, with `mean` and `std` in units of the 8-bit pixel, one number or one a channel.
+    """
+
+    height: int
+    width: int
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    channels: Channels = "rgb"
+
+    def __post_init__(self) -> None:
+        if self.height < 1 or self.width < 1:
+            raise SpecError(f"the network's input size must be positive, not {self.height}x{self.width}")
+        _one_of("channels", self.channels, get_args(Channels))
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            if len(values) not in (1, self.depth):
+                raise SpecError(
+                    f"normalisation {name} has {len(values)} numbers; give one, or {self.depth}, one a channel"
+                )
+            if not all(math.isfinite(value) for value in values):
+                raise SpecError(f"normalisation {name} must be finite, not {values}")
+        if any(value == 0 for value in self.std):
+            raise SpecError("normalisation std must not be zero: the pixel is divided by it")
+
+    @property
+    def depth(self) -> int:
+        """Number of channels of the network's input."""
+        return 1 if self.channels == "gray" else 3
+
+    @property
+    def is_identity(self) -> bool:
+        """True where the network takes the raw pixel values."""
+        return all(value == 0 for value in self.mean) and all(value == 1 for value in self.std)
+
+
+@dataclass(frozen=True)
+class Post:
+    """From the network's output to the mask.
+
+    Attributes:
+        head: `argmax` over `classes` channels; `threshold` of one channel (`value > threshold` is class 1);
+            `labels` where the network already ends in class ids.
+        layout: of the logits; `labels` have no channel axis and ignore it.
+        classes: number of class ids that can occur in the mask.
+        resize: `nearest` picks a label for each output pixel; `bilinear` interpolates the logits, then takes ArgMax.
+        match: whose pixel convention; see `trtpost.resample`.
+        size: `runtime` (int64 input `output_size` = [H, W]), `image` (that of the engine's image input), or (H, W).
+        threshold: for `threshold`; in the unit of the network's output (probability or logit).
+    """
+
+    head: Head = "argmax"
+    layout: Layout = "NCHW"
+    classes: int = 2
+    resize: Resize = "nearest"
+    match: Match = "tf"
+    size: Size = "runtime"
+    threshold: float = 0.5
+
+    def __post_init__(self) -> None:
+        _one_of("head", self.head, get_args(Head))
+        _one_of("layout", self.layout, get_args(Layout))
+        _one_of("resize", self.resize, get_args(Resize))
+        _one_of("match", self.match, get_args(Match))
+        if self.match not in MATCHES[self.resize]:
+            why = "; Pillow's bilinear antialiases" if (self.match, self.resize) == ("pil", "bilinear") else ""
+            raise SpecError(
+                f"match '{self.match}' has no {self.resize} convention: "
+                f"choose one of {', '.join(MATCHES[self.resize])}{why}"
+            )
+        if self.head == "labels" and self.resize == "bilinear":
+            raise SpecError(
+                "labels cannot be interpolated: use resize 'nearest', or name the tensor before the model's own ArgMax "
+                "with --logits"
+            )
+        if self.classes < 1 or (self.head == "threshold" and self.classes != 2):
+            raise SpecError(f"{self.classes} classes make no sense for head '{self.head}'")
+        if not math.isfinite(self.threshold):
+            raise SpecError(f"threshold must be finite, not {self.threshold}")
+        if isinstance(self.size, str):
+            _one_of("size", self.size, ("runtime", "image"))
+        elif len(self.size) != 2 or min(self.size) < 1 or max(self.size) > MAX_SIDE:
+            raise SpecError(f"size must be HxW with sides from 1 to {MAX_SIDE}, not {self.size}")
+        if self.size == "image" and self.needs_tables:
+            raise SpecError(
+                f"match '{self.match}' needs float64 index tables, which an engine cannot compute from the image's size: "
+                "use size 'runtime' or a fixed HxW, or match 'tf'"
+            )
+
+    @property
+    def needs_tables(self) -> bool:
+        """True where the index arithmetic needs float64, so the indices come from outside the graph."""
+        return self.resize == "nearest" and self.match in ("opencv", "pil")
+
+    @property
+    def wide(self) -> bool:
+        """True where class ids need more than 8 bits, so the mask is int32 instead of uint8."""
+        return self.classes > 256
+
+
+MAX_SIDE = 1 << 16
+"""Longest side of a mask: float32 index arithmetic is exact enough far beyond it, a plan's profile is not."""
+
+
+def parse_size(text: str) -> Size:
+    """`runtime`, `image` or `HxW` as a `Size`.
+
+    Raises:
+        SpecError: the text is none of these.
+    """
+    if text in ("runtime", "image"):
+        return text  # type: ignore[return-value]
+    height, cross, width = text.lower().partition("x")
+    if cross and height.isdecimal() and width.isdecimal():
+        return int(height), int(width)
+    raise SpecError(f"size must be 'runtime', 'image' or HxW such as 1080x1920, not '{text}'")
+
+
+def parse_normalization(text: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """A name from `NORMALIZATIONS`, or `MEAN/STD` with one number or three, comma-separated, as `(mean, std)`.
+
+    Raises:
+        SpecError: the text is neither.
+    """
+    if text in NORMALIZATIONS:
+        return NORMALIZATIONS[text]
+    mean, slash, std = text.partition("/")
+    try:
+        if slash:
+            return tuple(map(float, mean.split(","))), tuple(map(float, std.split(",")))
+    except ValueError:
+        pass
+    raise SpecError(
+        f"normalisation must be one of {', '.join(NORMALIZATIONS)}, or MEAN/STD in units of the 8-bit pixel "
+        f"such as 127.5/127.5 or 123.7,116.3,103.5/58.4,57.1,57.4, not '{text}'"
+    )
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise SpecError(f"{name} must be one of {', '.join(allowed)}, not '{value}'")
