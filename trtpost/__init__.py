@@ -1,1 +1,42 @@
-"""ArgMax and Resize inside the engine: segmentation masks at the photo's resolution."""
+"""ArgMax and Resize inside the engine: segmentation masks at the photo's resolution.
+
+    import trtpost as tp
+    bundle = tp.build("model.onnx")
+    segmenter = tp.Segmenter(bundle)
+    result = segmenter("photo.jpg")
+    result.overlay().save("overlay.png")
+"""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trtpost.builder import BuildOptions as BuildOptions
+    from trtpost.builder import build as build
+    from trtpost.bundle import Bundle as Bundle
+    from trtpost.bundle import load_bundle as load_bundle
+    from trtpost.errors import TrtpostError as TrtpostError
+    from trtpost.segment import Result as Result
+    from trtpost.segment import Segmenter as Segmenter
+
+__version__ = version("trtpost")
+
+# imported at first use, so that `import trtpost` and `trtpost --help` cost nothing
+_HOMES = {
+    "BuildOptions": "trtpost.builder",
+    "Bundle": "trtpost.bundle",
+    "Result": "trtpost.segment",
+    "Segmenter": "trtpost.segment",
+    "build": "trtpost.builder",
+    "TrtpostError": "trtpost.errors",
+    "load_bundle": "trtpost.bundle",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'trtpost' has no attribute '{name}'")
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -7,7 +7,6 @@ line prints the message and exits with code 1; anything that is not a `TrtpostEr
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 from types import ModuleType
 
 
@@ -62,18 +61,3 @@ def reason(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else type(error).__name__
     return text if len(text) <= 300 else text[:297] + "..."
-
-
-def existing_file(path: Path, kind: str, error: type[TrtpostError]) -> Path:
-    """`path`, if it is a file that has content.
-
-    Raises:
-        TrtpostError: of the given type, if it is missing, a folder, or empty.
-    """
-    if not path.exists():
-        raise error(f"no such {kind}: {path}")
-    if path.is_dir():
-        raise error(f"{path} is a folder, not a {kind}")
-    if path.stat().st_size == 0:
-        raise error(f"{path} is empty (zero bytes), not a {kind}")
-    return path

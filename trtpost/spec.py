@@ -150,12 +150,24 @@ def parse_size(text: str) -> Size:
     Raises:
         SpecError: the text is none of these.
     """
-    if text in ("runtime", "image"):
-        return text  # type: ignore[return-value]
+    if text == "runtime" or text == "image":
+        return text
+    try:
+        return parse_pair(text)
+    except SpecError:
+        raise SpecError(f"size must be 'runtime', 'image' or HxW such as 1080x1920, not '{text}'") from None
+
+
+def parse_pair(text: str) -> tuple[int, int]:
+    """`HxW` as (height, width).
+
+    Raises:
+        SpecError: the text is something else.
+    """
     height, cross, width = text.lower().partition("x")
-    if cross and height.isdecimal() and width.isdecimal():
+    if cross and height.isdecimal() and width.isdecimal() and int(height) and int(width):
         return int(height), int(width)
-    raise SpecError(f"size must be 'runtime', 'image' or HxW such as 1080x1920, not '{text}'")
+    raise SpecError(f"a size must be HxW (height x width) such as 1080x1920, not '{text}'")
 
 
 def parse_normalization(text: str) -> tuple[tuple[float, ...], tuple[float, ...]]:

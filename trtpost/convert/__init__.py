@@ -17,7 +17,8 @@ from pathlib import Path
 import onnx
 
 from trtpost.convert.tflite import Metadata, is_tflite, read_metadata
-from trtpost.errors import MissingPackageError, ModelError, existing_file
+from trtpost.errors import MissingPackageError, ModelError
+from trtpost.files import existing_file
 from trtpost.graph.model import set_metadata
 
 SUFFIXES = (".keras", ".h5", ".hdf5", ".pb", ".tflite")

@@ -93,23 +93,18 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def split(baked: onnx.ModelProto) -> tuple[onnx.ModelProto, onnx.ModelProto]:
-    """Cut a baked graph at the logits: (pixels to `logits`, `logits` to `mask`).
+    """Cut a baked graph at the logits: (`image` to logits, logits and sizes to `mask`).
 
-    The first part also gives `output_size` where the graph computes it from the image. What computes a fixed size
-    stays with the second part.
+    A fixed size stays with the second part; every other size is an input of it.
 
     Raises:
         ModelError: the graph holds no `ArgMaxResize` node.
     """
-    node = seam(baked)
-    logits, *sizes = node.input
-    given = {initializer.name for initializer in baked.graph.initializer}
-    inputs = {value.name for value in baked.graph.input}
-    computed = [name for name in sizes if name not in given and name not in inputs]
-    wanted = [name for name in inputs if name not in sizes]
+    logits, *sizes = seam(baked).input
+    fixed = {initializer.name for initializer in baked.graph.initializer}
     extractor = onnx.utils.Extractor(baked)
-    network = extractor.extract_model(wanted, [logits, *computed])
-    mask = extractor.extract_model([logits, *(name for name in sizes if name not in given)], ["mask"])
+    network = extractor.extract_model(["image"], [logits])
+    mask = extractor.extract_model([logits, *(name for name in sizes if name not in fixed)], ["mask"])
     return network, mask
 
 

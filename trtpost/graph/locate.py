@@ -135,6 +135,16 @@ def locate(
     )
 
 
+def input_of(model: onnx.ModelProto) -> tuple[str, Layout]:
+    """Name and layout of the image input.
+
+    Raises:
+        ModelError: there is none, or more than one.
+    """
+    source = _image_input(gs.import_onnx(model))
+    return source.name, _input_layout(source)
+
+
 # --- the image input
 
 

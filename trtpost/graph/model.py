@@ -8,7 +8,8 @@ import onnx
 import onnx.version_converter
 from google.protobuf.message import DecodeError
 
-from trtpost.errors import ModelError, existing_file, reason
+from trtpost.errors import ModelError, reason
+from trtpost.files import existing_file, write_whole
 
 MIN_OPSET = 13
 """Older models are raised to this: before it, Softmax flattens and Squeeze takes its axes as an attribute."""
@@ -58,6 +59,16 @@ def normalized(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
         return onnx.shape_inference.infer_shapes(copy, data_prop=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
         raise ModelError(f"{name} is not a valid ONNX model: {reason(error)}") from None
+
+
+def save_model(model: onnx.ModelProto, path: Path) -> None:
+    """Write an ONNX file, whole or not at all.
+
+    Raises:
+        ModelError: it cannot be written.
+    """
+    data = model.SerializeToString()
+    write_whole(path, lambda file: file.write(data), ModelError)
 
 
 def opset_of(model: onnx.ModelProto) -> int:

@@ -1,0 +1,1 @@
+"""The runtimes: each takes the baked graph its own way."""

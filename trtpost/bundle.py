@@ -1,0 +1,256 @@
+"""The artefact: an engine bundle, a folder that holds the baked graph, the plan, and their passport.
+
+- `model.onnx`: the baked graph, runnable anywhere; the passport is also in its metadata, so the file is enough by itself;
+- `engine.plan`: a plain TensorRT plan (absent where no TensorRT built one);
+- `passport.json`: everything that is known of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from trtpost.errors import BundleError, SpecError, reason
+from trtpost.files import existing_file
+from trtpost.graph.locate import Located
+from trtpost.graph.model import metadata, set_metadata
+from trtpost.spec import Post, Pre
+
+FORMAT = 1
+"""Version of the passport; a reader refuses what it does not know."""
+
+SUFFIX = ".trtpost"
+MODEL, PLAN, PASSPORT = "model.onnx", "engine.plan", "passport.json"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How `engine.plan` was built.
+
+    Attributes:
+        flavour: `tensorrt` or `tensorrt_rtx`.
+        version: of that TensorRT.
+        target: compute capabilities that the plan is for.
+        layers: number of layers of each type in the network that was built.
+    """
+
+    flavour: str
+    version: str
+    target: tuple[str, ...]
+    layers: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Passport:
+    """Everything that is known of a bundle.
+
+    Attributes:
+        version: of trtpost.
+        request: SHA-256 of all that went into the build; an equal request needs no rebuild.
+        source, source_sha256: name and content hash of the source model.
+        pre, post: every decision about a pixel.
+        located: where the logits were found.
+        normalization: where the normalisation comes from: `model`, `flag`, `inside the network` or `assumed`.
+        classes: name of each class.
+        max_batch: images that one call may hold.
+        max_size: (H, W): largest mask, or photo with size `image`, that the plan's profile allows.
+        plan: of `engine.plan`; None where there is none.
+        files: SHA-256 of each file of the bundle.
+    """
+
+    version: str
+    request: str
+    source: str
+    source_sha256: str
+    pre: Pre
+    post: Post
+    located: Located
+    normalization: str
+    classes: tuple[str, ...]
+    max_batch: int
+    max_size: tuple[int, int]
+    plan: Plan | None = None
+    files: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """As text, with the format version."""
+        return json.dumps({"format": FORMAT} | asdict(self), indent=2, ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle that has been read: `path` is the folder, or a baked `.onnx` file that stands alone."""
+
+    path: Path
+    passport: Passport
+
+    @property
+    def model(self) -> Path:
+        """The baked graph."""
+        return self.path / MODEL if self.path.is_dir() else self.path
+
+    @property
+    def plan(self) -> Path | None:
+        """The TensorRT plan, if there is one."""
+        return self.path / PLAN if self.passport.plan is not None and self.path.is_dir() else None
+
+
+def passport_from_json(text: str, name: str) -> Passport:
+    """Read a passport.
+
+    Raises:
+        BundleError: damaged, or of another format version; `name` says which.
+    """
+    try:
+        values = json.loads(text)
+        version = values.pop("format")
+        if version != FORMAT:
+            raise BundleError(
+                f"{name} has format {version}, this trtpost reads format {FORMAT}: build it again with this version"
+            )
+        pre = Pre(**_tuples(values.pop("pre")))
+        post = Post(**_tuples(values.pop("post")))
+        located = Located(**_tuples(values.pop("located")))
+        plan = values.pop("plan")
+        passport = Passport(
+            **_tuples(values), pre=pre, post=post, located=located, plan=Plan(**_tuples(plan)) if plan else None
+        )
+    except SpecError as error:
+        raise BundleError(f"{name} is damaged: {error}; build the bundle again") from None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise BundleError(f"{name} is damaged ({reason(error)}): build the bundle again") from None
+    if len(passport.classes) < 1 or not isinstance(passport.files, dict):
+        raise BundleError(f"{name} is damaged (no classes or files): build the bundle again")
+    return passport
+
+
+def _tuples(values: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no tuples; the dataclasses have nothing else."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+
+
+def embed(model: onnx.ModelProto, passport: Passport) -> None:
+    """Write the passport into the model's metadata."""
+    set_metadata(model, {"passport": passport.to_json()})
+
+
+def load_bundle(path: Path) -> Bundle:
+    """Read a bundle and check that its files are the ones that were built.
+
+    Args:
+        path: the bundle's folder, or a baked `.onnx` file.
+
+    Raises:
+        BundleError: missing, incomplete, changed, or of another version.
+    """
+    if not path.exists():
+        raise BundleError(f"no such engine bundle: {path}; build one with `trtpost build MODEL`")
+    if path.is_file():
+        return Bundle(path, _embedded_passport(path))
+    card = path / PASSPORT
+    if not card.is_file():
+        raise BundleError(f"{path} is not an engine bundle: it has no {PASSPORT}; build one with `trtpost build MODEL`")
+    try:
+        passport = passport_from_json(card.read_text(encoding="utf-8"), str(card))
+    except (OSError, UnicodeDecodeError) as error:
+        raise BundleError(f"{card} cannot be read: {reason(error)}; build the bundle again") from None
+    if MODEL not in passport.files or (passport.plan is not None) != (PLAN in passport.files):
+        raise BundleError(f"{card} is damaged (its list of files is wrong): build the bundle again")
+    for name, expected in passport.files.items():
+        file = path / name
+        if not file.is_file():
+            raise BundleError(f"{path} is incomplete: {name} is missing; build the bundle again")
+        if sha256(file) != expected:
+            raise BundleError(f"{file} is not the file that was built (its hash differs): build the bundle again")
+    return Bundle(path, passport)
+
+
+def _embedded_passport(path: Path) -> Passport:
+    existing_file(path, "engine bundle", BundleError)
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except Exception:  # protobuf raises its own types
+        raise BundleError(f"{path} is neither an engine bundle nor a baked ONNX model") from None
+    text = metadata(model).get("passport")
+    if text is None:
+        raise BundleError(f"{path} was not baked by trtpost: run `trtpost build {path}` first")
+    return passport_from_json(text, f"the passport in {path}")
+
+
+def newest_bundle(folder: Path) -> Path:
+    """The bundle in `folder` that was built last.
+
+    Raises:
+        BundleError: there is none.
+    """
+    bundles = [card.parent for card in folder.glob(f"*{SUFFIX}/{PASSPORT}")]
+    if not bundles:
+        raise BundleError(
+            f"no engine bundle (*{SUFFIX}) in {folder.resolve()}: build one with `trtpost build MODEL`, "
+            "or name one with --engine"
+        )
+    return max(bundles, key=lambda bundle: (bundle / PASSPORT).stat().st_mtime_ns)
+
+
+def write_bundle(path: Path, model: onnx.ModelProto, plan: bytes | None, passport: Passport) -> Bundle:
+    """Write a bundle so that it is there whole or not at all; an older one of that name is replaced.
+
+    Raises:
+        BundleError: the folder cannot be written, or something that is not a bundle is in the way.
+    """
+    if path.exists() and not (path / PASSPORT).is_file():
+        raise BundleError(f"{path} exists and is not an engine bundle: choose another name with --output")
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+        contents = {MODEL: model.SerializeToString()} | ({PLAN: plan} if plan is not None else {})
+        for name, content in contents.items():
+            (temporary / name).write_bytes(content)
+        files = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+        passport = replace(passport, files=files)
+        (temporary / PASSPORT).write_text(passport.to_json(), encoding="utf-8")
+        temporary.chmod(0o755)
+        _replace_folder(temporary, path)
+    except OSError as error:
+        raise BundleError(f"cannot write the engine bundle {path}: {reason(error)}") from None
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return Bundle(path, passport)
+
+
+def _replace_folder(new: Path, path: Path) -> None:
+    """Rename `new` to `path`; an older bundle there is moved aside first, and put back if that fails."""
+    if not path.exists():
+        new.rename(path)
+        return
+    aside = new.with_name(new.name + ".old")
+    path.rename(aside)
+    try:
+        new.rename(path)
+    except OSError:
+        aside.rename(path)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def sha256(path: Path) -> str:
+    """Of a file's content, or of all files below a folder with their names."""
+    digest = hashlib.sha256()
+    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+    for file in files:
+        if path.is_dir():
+            digest.update(os.fsencode(file.relative_to(path)) + b"\0")
+        with file.open("rb") as stream:
+            while chunk := stream.read(1 << 20):
+                digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,203 @@
+"""The command line: reads options, calls one function, prints what comes back."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from trtpost.errors import TrtpostError
+
+app = typer.Typer(
+    help="Segmentation masks at the photo's resolution: ArgMax and Resize inside the engine.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def main() -> None:
+    """Entry point: faults that the user can mend become one sentence and exit code 1."""
+    try:
+        app()
+    except TrtpostError as error:
+        print(f"trtpost: {error}", file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:
+        # the reader has gone; silence the interpreter's own complaint at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("trtpost: stopped", file=sys.stderr)
+        sys.exit(130)
+
+
+@app.command()
+def convert(
+    model: Annotated[Path, typer.Argument(help="SavedModel folder, .keras, .h5, frozen .pb or .tflite")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="ONNX file to write [MODEL.onnx]")] = None,
+    signature: Annotated[str | None, typer.Option(help="of a SavedModel that has several")] = None,
+) -> None:
+    """Convert a TensorFlow model to ONNX."""
+    from trtpost.convert import convert as convert_model
+    from trtpost.convert import kind_of
+    from trtpost.errors import ModelError
+    from trtpost.graph.model import save_model
+
+    if kind_of(model) == "onnx":
+        raise ModelError(f"{model} is an ONNX model already: go on with `trtpost build {model}`")
+    target = output or Path(model.resolve().stem + ".onnx")
+    with _progress().step("convert") as step:
+        converted = convert_model(model, signature=signature)
+        save_model(converted, target)
+        step.result = f"{target}: {len(converted.graph.node)} nodes"
+
+
+@app.command()
+def build(
+    model: Annotated[Path, typer.Argument(help="model in any TensorFlow format, or ONNX")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="bundle to write [MODEL.trtpost]")] = None,
+    normalize: Annotated[
+        str | None,
+        typer.Option(help="none, unit (0..1), signed (-1..1), imagenet, or MEAN/STD in 8-bit pixels [the model's own]"),
+    ] = None,
+    channels: Annotated[str | None, typer.Option(help="rgb, bgr or gray [rgb]")] = None,
+    labels: Annotated[Path | None, typer.Option(help="text file with a class name a line [the model's own]")] = None,
+    resize: Annotated[str, typer.Option(help="nearest, or bilinear (logits first, then ArgMax)")] = "nearest",
+    match: Annotated[str, typer.Option(help="pixel convention: tf, tf1, torch, opencv, pil, align_corners")] = "tf",
+    size: Annotated[str, typer.Option(help="of the mask: runtime, image (the engine takes whole photos), HxW")] = "runtime",
+    logits: Annotated[str | None, typer.Option(help="tensor to take [found by itself]")] = None,
+    layout: Annotated[str | None, typer.Option(help="of the logits: NHWC or NCHW [found by itself]")] = None,
+    head: Annotated[str | None, typer.Option(help="argmax, threshold or labels [found by itself]")] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="for one channel [0.5 for a probability, 0 for a logit]")
+    ] = None,
+    input_size: Annotated[str | None, typer.Option(help="HxW, for a network whose own is dynamic")] = None,
+    max_batch: Annotated[int, typer.Option(help="images in one call, where the network allows several")] = 8,
+    max_size: Annotated[str, typer.Option(help="HxW of the largest mask that the plan allows")] = "8192x8192",
+    lowering: Annotated[str, typer.Option(help="function (one node), or inline (standard ops)")] = "function",
+    signature: Annotated[str | None, typer.Option(help="of a SavedModel that has several")] = None,
+    flavour: Annotated[str, typer.Option(help="of TensorRT: auto, none, tensorrt, tensorrt_rtx")] = "auto",
+    force: Annotated[bool, typer.Option("--force", help="build even if nothing has changed")] = False,
+) -> None:
+    """Build an engine bundle: convert, locate, bake, build."""
+    from trtpost import builder
+    from trtpost.spec import parse_pair, parse_size
+
+    options = builder.BuildOptions(
+        normalize=normalize,
+        channels=channels,  # type: ignore[arg-type]
+        labels=_labels(labels),
+        logits=logits,
+        layout=layout,  # type: ignore[arg-type]
+        head=head,  # type: ignore[arg-type]
+        threshold=threshold,
+        resize=resize,  # type: ignore[arg-type]
+        match=match,  # type: ignore[arg-type]
+        size=parse_size(size),
+        input_size=parse_pair(input_size) if input_size else None,
+        max_batch=max_batch,
+        max_size=parse_pair(max_size),
+        lowering=lowering,
+        signature=signature,
+        flavour=flavour,
+    )
+    bundle = builder.build(model, output, options, progress=_progress(), force=force)
+    _say(builder.next_step(bundle))
+
+
+@app.command()
+def infer(
+    images: Annotated[list[Path], typer.Argument(help="photos", show_default=False)],
+    engine: Annotated[Path | None, typer.Option("--engine", "-e", help="bundle [the newest one here]")] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="folder, or NAME.png for one photo")] = Path(),
+    overlay: Annotated[bool, typer.Option("--overlay", help="write NAME.overlay.png too")] = False,
+    repeat: Annotated[int, typer.Option(min=1, help="run each photo N times; gives median and p95")] = 1,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
+) -> None:
+    """Write the mask of each photo: NAME.mask.png, whose pixel values are the class ids."""
+    from trtpost import inference, report
+    from trtpost.bundle import load_bundle, newest_bundle
+    from trtpost.segment import Segmenter
+
+    path = engine or newest_bundle(Path())
+    segmenter = Segmenter(load_bundle(path), threads=threads)
+    jobs = inference.plan_jobs(images, output, overlay=overlay)
+    warm_up = segmenter.warm_up()
+    with _bar(len(jobs), quiet=as_json) as advance:
+        outcomes = []
+        for job in jobs:
+            outcomes.append(inference.run(segmenter, job, repeat=repeat))
+            advance()
+    if as_json:
+        print(inference.to_json(path, segmenter.engine, warm_up, outcomes))
+    else:
+        _say(f"engine {path} on {segmenter.engine}; warm-up {warm_up:.1f} ms, not counted below")
+        done = [(str(one.job.photo), one.summary or one.timing) for one in outcomes if one.timing]
+        if done:
+            _console().print(report.timing_table(done))
+        for one in outcomes:
+            _say(one.describe()) if one.error is None else print(f"trtpost: {one.error}", file=sys.stderr)
+    if any(one.error for one in outcomes):
+        raise typer.Exit(1)
+
+
+@app.command()
+def inspect(
+    path: Annotated[Path, typer.Argument(help="bundle, baked .onnx, or a model in any format that build takes")],
+) -> None:
+    """Show inputs, outputs, passport, the located head and the baked node."""
+    from trtpost.inspect import inspect_path
+    from trtpost.report import facts_table
+
+    _console().print(facts_table(inspect_path(path, _progress())))
+
+
+@app.command()
+def doctor() -> None:
+    """Show what is installed, which GPU there is, and what build and infer would use here."""
+    from trtpost.doctor import examine
+    from trtpost.report import findings_table
+
+    _console().print(findings_table(examine()))
+
+
+def _labels(path: Path | None) -> tuple[str, ...]:
+    from trtpost.errors import SpecError, reason
+    from trtpost.files import existing_file
+
+    if path is None:
+        return ()
+    try:
+        lines = existing_file(path, "label file", SpecError).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path} is not a text file with a class name a line: {reason(error)}") from None
+    return tuple(line.strip() for line in lines if line.strip())
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    # a pipe or a log has no width of its own; tables must not be squeezed into 80 columns there
+    return Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+
+
+def _progress() -> Any:
+    from trtpost.console import ConsoleProgress
+
+    return ConsoleProgress(_console())
+
+
+def _say(text: str) -> None:
+    print(text)
+
+
+def _bar(total: int, *, quiet: bool) -> Any:
+    from trtpost.console import progress_bar
+
+    return progress_bar(_console(), total, quiet=quiet)

@@ -1,0 +1,62 @@
+"""What is installed here, and what `build` and `infer` would do with it."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from trtpost import cuda
+from trtpost.backends import tensorrt
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line; `present` is None where it is neither good nor missing."""
+
+    name: str
+    text: str
+    present: bool | None = None
+
+
+def examine() -> list[Finding]:
+    """Look at the machine; imports none of the heavy packages."""
+    from trtpost import __version__
+
+    driver = cuda.driver()
+    findings = [
+        Finding("trtpost", f"{__version__} on Python {platform.python_version()}, {platform.platform()}", True),
+        _package("onnxruntime", "runs the baked graph on the CPU"),
+        _package("tensorflow", "converts TensorFlow models: pip install 'trtpost[tf]'", "tensorflow-cpu"),
+        _package("tf2onnx", "converts TensorFlow models: pip install 'trtpost[tf]'"),
+        _flavour("tensorrt", "TensorRT for data centre and Jetson; on a machine with a GPU: pip install 'trtpost[tensorrt]'"),
+        _flavour("tensorrt_rtx", "TensorRT for RTX, builds plans without a GPU: pip install 'trtpost[rtx]'"),
+        _package("pycuda", "runs plans on the GPU: pip install 'trtpost[tensorrt]'"),
+    ]
+    if driver is None:
+        findings.append(Finding("GPU driver", "no NVIDIA driver on this machine", False))
+    else:
+        findings.append(Finding("GPU driver", f"supports CUDA {driver.cuda}", True))
+        findings += [
+            Finding("GPU", f"{one.name}, compute capability {one.compute_capability}, {one.memory / 2**30:.0f} GiB", True)
+            for one in driver.devices
+        ] or [Finding("GPU", "the driver sees none", False)]
+    flavour, why = tensorrt.builder_here()
+    findings.append(Finding("build", f"{'engine.plan with ' + flavour if flavour else 'no engine.plan'}: {why}"))
+    findings.append(Finding("infer", "ONNX Runtime on the CPU: trtpost does not run plans on the GPU yet"))
+    return findings
+
+
+def _package(name: str, purpose: str, *alternatives: str) -> Finding:
+    for candidate in (name, *alternatives):
+        try:
+            return Finding(name, f"{version(candidate)}: {purpose.split(': pip')[0]}", True)
+        except PackageNotFoundError:
+            continue
+    return Finding(name, f"not installed; {purpose}", False)
+
+
+def _flavour(name: str, purpose: str) -> Finding:
+    found = tensorrt.installed(name)
+    text = f"{found}: {purpose.split('; on')[0].split(': pip')[0]}" if found else f"not installed; {purpose}"
+    return Finding(name, text, found is not None)

@@ -1,0 +1,53 @@
+"""Files: there and whole, or a sentence that says why not."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from trtpost.errors import TrtpostError, reason
+
+
+def existing_file(path: Path, kind: str, error: type[TrtpostError]) -> Path:
+    """`path`, if it is a file that has content.
+
+    Raises:
+        TrtpostError: of the given type, if it is missing, a folder, or empty.
+    """
+    if not path.exists():
+        raise error(f"no such {kind}: {path}")
+    if path.is_dir():
+        raise error(f"{path} is a folder, not a {kind}")
+    if path.stat().st_size == 0:
+        raise error(f"{path} is empty (zero bytes), not a {kind}")
+    return path
+
+
+def write_whole(path: Path, write: Callable[[Any], None], error_type: type[TrtpostError]) -> None:
+    """Write a file so that it is there whole or not at all.
+
+    Raises:
+        TrtpostError: of the given type, if it cannot be written.
+    """
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+            temporary = Path(file.name)
+            write(file)
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    except OSError as error:
+        raise error_type(f"cannot write {path}: {reason(error)}") from None
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,170 @@
+"""Photos in, masks and overlays out."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont, ImageOps, UnidentifiedImageError
+
+from trtpost.errors import ImageError, reason
+from trtpost.files import existing_file, write_whole
+
+MAX_PIXELS = 178_956_970
+"""Larger photos are refused: Pillow's own guard against decompression bombs."""
+
+PNG_LEVEL = 1
+"""zlib level of mask PNGs: masks are runs of equal bytes, so higher levels cost time and gain little."""
+
+Photo = NDArray[np.uint8]
+"""uint8 [H, W, 3], RGB, upright."""
+
+
+def read_photo(source: str | Path | bytes) -> Photo:
+    """Decode a photo, honouring its EXIF orientation.
+
+    Args:
+        source: path of a file, or its content. Any format that Pillow reads; of an animation the first frame;
+            transparency is dropped; of 16-bit grayscale the upper 8 bits are kept.
+
+    Returns:
+        uint8 [H, W, 3], RGB.
+
+    Raises:
+        ImageError: missing, empty, damaged, cut short, not an image, or larger than `MAX_PIXELS`.
+    """
+    if isinstance(source, bytes):
+        name, stream = "the image", io.BytesIO(source)
+    else:
+        path = existing_file(Path(source), "image", ImageError)
+        name = str(path)
+        try:
+            stream = io.BytesIO(path.read_bytes())
+        except OSError as error:
+            raise ImageError(f"{name} cannot be read: {reason(error)}") from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            with Image.open(stream) as image:
+                image.load()
+                return np.asarray(_to_rgb(ImageOps.exif_transpose(image)))
+    except UnidentifiedImageError:
+        raise ImageError(f"{name} is not an image in a format that Pillow reads") from None
+    except Image.DecompressionBombError:
+        raise ImageError(f"{name} has more than {MAX_PIXELS / 1e6:.0f} million pixels: cut it into tiles") from None
+    except (OSError, SyntaxError, ValueError, IndexError, TypeError, KeyError, EOFError, MemoryError) as error:
+        raise ImageError(f"{name} is damaged or cut short: {reason(error)}") from None
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I;16") or image.mode == "I":
+        levels = np.asarray(image).astype(np.int64)
+        return Image.fromarray((levels.clip(0, 65535) >> 8).astype(np.uint8)).convert("RGB")
+    if image.mode == "F":
+        raise ValueError("floating-point pixels have no defined range; convert it to 8 bits first")
+    return image.convert("RGB")
+
+
+def check_photo(array: NDArray[Any]) -> Photo:
+    """The array as a photo.
+
+    Raises:
+        ImageError: not uint8 [H, W, 3].
+    """
+    if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3 or 0 in array.shape:
+        raise ImageError(
+            f"a photo must be a uint8 array of shape [height, width, 3] in RGB order, not {array.dtype} {array.shape}"
+        )
+    return array
+
+
+def palette(classes: Sequence[str]) -> NDArray[np.uint8]:
+    """A colour for each class, uint8 [len(classes), 3]: black for the background, then the colours of Pascal VOC.
+
+    VOC spreads the bits of the class id over the high bits of red, green and blue, so neighbours differ strongly.
+    """
+    background = bool(classes) and classes[0] in ("background", class_name(0))
+    ids = np.arange(len(classes)) + (0 if background else 1)
+    colours = np.zeros((len(classes), 3), np.uint8)
+    for bit in range(8):
+        for channel in range(3):
+            colours[:, channel] |= (((ids >> (3 * bit + channel)) & 1) << (7 - bit)).astype(np.uint8)
+    return colours
+
+
+def class_name(index: int) -> str:
+    """What a class without a name is called."""
+    return f"class {index}"
+
+
+def write_mask(mask: NDArray[Any], path: Path, colours: NDArray[np.uint8]) -> None:
+    """Write a mask as PNG whose pixel values are the class ids: 8-bit palette, or 16-bit grayscale for int32 masks.
+
+    Raises:
+        ImageError: the file cannot be written; nothing is left behind.
+    """
+    if mask.dtype == np.uint8:
+        image = Image.fromarray(mask)  # mode L, whose bytes are already the palette indices
+        image.putpalette(colours[:256].tobytes())
+    else:
+        image = Image.fromarray(mask.astype(np.uint16))
+    write_whole(path, lambda file: image.save(file, "PNG", compress_level=PNG_LEVEL), ImageError)
+
+
+def write_picture(image: Image.Image, path: Path) -> None:
+    """Write a picture in the format of its suffix.
+
+    Raises:
+        ImageError: unknown suffix, or the file cannot be written; nothing is left behind.
+    """
+    kind = Image.registered_extensions().get(path.suffix.lower())
+    if kind is None:
+        raise ImageError(f"cannot write {path}: unknown picture format '{path.suffix}', use .png or .jpg")
+    options = {"compress_level": PNG_LEVEL} if kind == "PNG" else {}
+    write_whole(path, lambda file: image.save(file, kind, **options), ImageError)
+
+
+def overlay(photo: Photo, mask: NDArray[Any], classes: Sequence[str], colours: NDArray[np.uint8]) -> Image.Image:
+    """The photo with each class in its colour over it, and a legend of the classes that occur.
+
+    Args:
+        photo: uint8 [H, W, 3].
+        mask: class ids [H, W].
+        classes: name of each class; `background` is left as it is.
+        colours: uint8 [classes, 3].
+    """
+    tint = np.full(len(colours), 0.55, np.float32)
+    tint[[not colour.any() for colour in colours]] = 0
+    # a table of tinted levels for each class and channel makes the blend one look-up
+    levels = np.arange(256, dtype=np.float32)[None, :, None]
+    table = (levels * (1 - tint[:, None, None]) + colours[:, None, :] * tint[:, None, None]).astype(np.uint8)
+    ids = np.minimum(mask, len(colours) - 1)
+    blended = np.empty_like(photo)
+    for channel in range(3):
+        blended[..., channel] = table[:, :, channel][ids, photo[..., channel]]
+    image = Image.fromarray(blended)
+    present = [int(index) for index in np.unique(ids) if tint[index]]
+    if present:
+        _draw_legend(image, [classes[index] for index in present], [tuple(colours[index]) for index in present])
+    return image
+
+
+def _draw_legend(image: Image.Image, names: list[str], colours: list[tuple[int, ...]]) -> None:
+    size = max(min(image.size) // 28, 10)
+    font = ImageFont.load_default(size)
+    draw = ImageDraw.Draw(image, "RGBA")
+    line, pad = round(size * 1.5), size // 2
+    width = max(draw.textlength(name, font) for name in names) + line + 2 * pad
+    if width > image.width or line > image.height:
+        return  # a picture too small to hold it is better without
+    shown = names[: max((image.height - 2 * pad) // line, 1)]
+    draw.rectangle((0, 0, width, len(shown) * line + 2 * pad), fill=(0, 0, 0, 150))
+    for row, (name, colour) in enumerate(zip(shown, colours, strict=False)):
+        top = pad + row * line
+        draw.rectangle((pad, top + size // 4, pad + size, top + size // 4 + size), fill=(*colour[:3], 255))
+        draw.text((pad + line, top), name, fill=(255, 255, 255, 255), font=font)

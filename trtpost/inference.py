@@ -1,0 +1,146 @@
+"""Many photos to many files: which file each mask goes to, and what became of it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from trtpost.errors import TrtpostError
+from trtpost.image import write_picture
+from trtpost.segment import Result, Segmenter
+from trtpost.timing import Stopwatch, Summary, Timing, summarize
+
+
+@dataclass(frozen=True)
+class Job:
+    """One photo and the files that it becomes; `overlay` is None where none is wanted."""
+
+    photo: Path
+    mask: Path
+    overlay: Path | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job: timing and the classes found with their share of the mask, or an error."""
+
+    job: Job
+    size: tuple[int, int] = (0, 0)
+    timing: Timing | None = None
+    summary: Summary | None = None
+    shares: dict[str, float] | None = None
+    error: str | None = None
+
+    def describe(self) -> str:
+        """One line for people."""
+        found = ", ".join(f"{name} {share:.1%}" for name, share in (self.shares or {}).items())
+        files = " and ".join(str(path) for path in (self.job.mask, self.job.overlay) if path)
+        return f"{self.job.photo} -> {files}: {self.size[0]}x{self.size[1]}, {found}"
+
+
+def plan_jobs(photos: Sequence[Path], output: Path, *, overlay: bool) -> list[Job]:
+    """Decide the files; photos that would share one get their folder and suffix into the name.
+
+    Args:
+        photos: in the order in which they will run.
+        output: a folder, made if it is missing; or, for one photo, a file that ends in `.png`.
+        overlay: whether overlays are wanted.
+
+    Raises:
+        TrtpostError: several photos and a single output file.
+    """
+    if output.suffix.lower() == ".png" and not output.is_dir():
+        if len(photos) > 1:
+            raise TrtpostError(f"--output {output} is one file, but there are {len(photos)} photos: give a folder")
+        return [Job(photos[0], output, output.with_suffix(".overlay.png") if overlay else None)]
+    names = _distinct_names(list(dict.fromkeys(photos)))
+    return [
+        Job(photo, output / f"{name}.mask.png", output / f"{name}.overlay.png" if overlay else None)
+        for photo, name in names.items()
+    ]
+
+
+def _distinct_names(photos: list[Path]) -> dict[Path, str]:
+    """`a` for x/a.jpg; `a.jpg` and `a.png` where the stem occurs twice; then the folders too, then a number."""
+    forms = (
+        lambda photo: photo.stem,
+        lambda photo: photo.name,
+        lambda photo: "_".join(part for part in photo.parts if part not in ("/", "..", ".")),
+    )
+    names: dict[Path, str] = {}
+    left = photos
+    for form in forms:
+        counts = Counter(form(photo).lower() for photo in left)
+        taken = {name.lower() for name in names.values()}
+        fitting = [photo for photo in left if counts[form(photo).lower()] == 1 and form(photo).lower() not in taken]
+        names |= {photo: form(photo) for photo in fitting}
+        left = [photo for photo in left if photo not in names]
+    for number, photo in enumerate(left, 1):
+        names[photo] = f"{photo.stem}_{number:03d}"
+    return {photo: names[photo] for photo in photos}
+
+
+def run(segmenter: Segmenter, job: Job, *, repeat: int) -> Outcome:
+    """Run one job, `repeat` times; a fault that the user can mend becomes part of the outcome."""
+    try:
+        runs = [_run_once(segmenter, job) for _ in range(repeat)]
+        result, timing = runs[-1]
+        if job.overlay is not None:
+            write_picture(result.overlay(), job.overlay)
+    except TrtpostError as error:
+        return Outcome(job, error=str(error))
+    ids, counts = np.unique(result.mask, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    shares = {result.classes[ids[index]]: float(counts[index] / result.mask.size) for index in order}
+    height, width = result.mask.shape
+    summary = summarize([one for _, one in runs]) if repeat > 1 else None
+    return Outcome(job, (height, width), timing, summary, shares)
+
+
+def _run_once(segmenter: Segmenter, job: Job) -> tuple[Result, Timing]:
+    watch = Stopwatch()
+    result = segmenter(job.photo)
+    with watch("encode"):
+        result.save_mask(job.mask)
+    return result, result.timing.with_stage("encode", watch.timing.encode)
+
+
+def to_json(bundle: Path, engine: str, warm_up: float, outcomes: Sequence[Outcome]) -> str:
+    """All outcomes for programs; times in milliseconds."""
+    return json.dumps(
+        {
+            "bundle": str(bundle),
+            "engine": engine,
+            "warm_up_ms": round(warm_up, 3),
+            "photos": [_entry(outcome) for outcome in outcomes],
+        },
+        indent=2,
+        ensure_ascii=False,
+    )
+
+
+def _entry(outcome: Outcome) -> dict[str, object]:
+    entry: dict[str, object] = {"photo": str(outcome.job.photo)}
+    if outcome.error is not None or outcome.timing is None:
+        return entry | {"error": outcome.error}
+    entry |= {
+        "mask": str(outcome.job.mask),
+        "overlay": str(outcome.job.overlay) if outcome.job.overlay else None,
+        "height": outcome.size[0],
+        "width": outcome.size[1],
+        "classes": {name: round(share, 6) for name, share in (outcome.shares or {}).items()},
+        "timing_ms": outcome.timing.to_json(),
+    }
+    if outcome.summary is not None:
+        entry["repeated"] = {
+            "count": outcome.summary.count,
+            "median_ms": outcome.summary.median.to_json(),
+            "p95_ms": outcome.summary.p95.to_json(),
+        }
+    return entry
+

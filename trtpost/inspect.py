@@ -1,0 +1,32 @@
+"""Everything that can be said of a bundle or a model without running it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trtpost.bundle import load_bundle
+from trtpost.convert import convert, kind_of
+from trtpost.graph.locate import locate
+from trtpost.graph.model import load_model, metadata, normalized
+from trtpost.progress import Progress
+from trtpost.report import bundle_facts, model_facts
+
+
+def inspect_path(path: Path, progress: Progress) -> list[tuple[str, str]]:
+    """Facts on a bundle, a baked `.onnx`, or a model in any format that `build` takes.
+
+    Raises:
+        TrtpostError: it cannot be read, or holds no segmentation head.
+    """
+    if path.is_dir() and not (path / "saved_model.pb").is_file():
+        bundle = load_bundle(path)
+        return [*bundle_facts(bundle), *model_facts(bundle.model, load_model(bundle.model))]
+    if kind_of(path) == "onnx":
+        model = load_model(path)
+        if "passport" in metadata(model):
+            return [*bundle_facts(load_bundle(path)), *model_facts(path, model)]
+    else:
+        with progress.step("convert") as step:
+            model = normalized(convert(path), str(path))
+            step.result = f"{path.name} to ONNX"
+    return model_facts(path, model, locate(model))

@@ -1,0 +1,21 @@
+"""How long-running functions tell what they are doing; silent unless the caller wants to show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Step:
+    """One step under way; `result` is what it came to, for the line that stays."""
+
+    result: str = ""
+
+
+class Progress:
+    """Takes the steps and shows nothing: the default of the Python API."""
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[Step]:  # noqa: ARG002, the subclass shows it
+        """Announce a step, run it, and let it set its result."""
+        yield Step()

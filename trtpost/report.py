@@ -1,0 +1,106 @@
+"""What the command line shows: tables for people. Every function returns something that rich prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import onnx
+from rich.table import Table
+
+from trtpost.builder import describe_located, describe_spec
+from trtpost.bundle import Bundle
+from trtpost.doctor import Finding
+from trtpost.graph.locate import Located
+from trtpost.graph.model import DOMAIN, opset_of
+from trtpost.graph.postprocess import NODE
+from trtpost.timing import STAGE_NAMES, Summary, Timing
+
+
+def timing_table(rows: Sequence[tuple[str, Timing | Summary]]) -> Table:
+    """Stages of one or more photos, in milliseconds; for repeated runs median and 95th percentile."""
+    table = Table(title="milliseconds", title_justify="left", box=None, pad_edge=False)
+    table.add_column("photo")
+    for name in (*STAGE_NAMES.values(), "total"):
+        table.add_column(name, justify="right")
+    for name, timing in rows:
+        if isinstance(timing, Summary):
+            table.add_row(f"{name}  median of {timing.count}", *_milliseconds(timing.median))
+            table.add_row(f"{name}  p95", *_milliseconds(timing.p95))
+        else:
+            table.add_row(name, *_milliseconds(timing))
+    return table
+
+
+def _milliseconds(timing: Timing) -> list[str]:
+    return [f"{getattr(timing, stage):.2f}" for stage in STAGE_NAMES] + [f"{timing.total:.2f}"]
+
+
+def facts_table(facts: Sequence[tuple[str, str]]) -> Table:
+    """Two columns: what, and how it is."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts:
+        table.add_row(name, value)
+    return table
+
+
+def bundle_facts(bundle: Bundle) -> list[tuple[str, str]]:
+    """A bundle's passport, in the order in which one asks."""
+    passport = bundle.passport
+    facts = [
+        ("bundle", str(bundle.path)),
+        ("source", f"{passport.source} (SHA-256 {passport.source_sha256[:12]})"),
+        ("located", describe_located(passport.located)),
+        ("baked", describe_spec(passport.pre, passport.post, passport.normalization)),
+        ("classes", f"{len(passport.classes)}: {_shortened(passport.classes)}"),
+        ("batch", f"1 to {passport.max_batch}" if not passport.located.batch else f"{passport.located.batch} (fixed)"),
+    ]
+    if passport.plan:
+        plan = passport.plan
+        facts += [
+            ("plan", f"{plan.flavour} {plan.version}, compute capability {', '.join(plan.target)}"),
+            ("", f"masks up to {passport.max_size[0]}x{passport.max_size[1]}"),
+            ("layers", ", ".join(f"{count} {name}" for name, count in plan.layers.items())),
+        ]
+    else:
+        facts.append(("plan", "none: runs in ONNX Runtime"))
+    return [*facts, ("built by", f"trtpost {passport.version}")]
+
+
+def _shortened(names: Sequence[str], limit: int = 24) -> str:
+    shown = ", ".join(names[:limit])
+    return shown if len(names) <= limit else f"{shown}, ... {len(names) - limit} more"
+
+
+def model_facts(path: Path, model: onnx.ModelProto, located: Located | None = None) -> list[tuple[str, str]]:
+    """Inputs and outputs of an ONNX model, and the baked node, or where the logits were found."""
+    facts = [("graph", f"{path}: {len(model.graph.node)} nodes, opset {opset_of(model)}, IR {model.ir_version}")]
+    facts += [("input", _value(value)) for value in model.graph.input]
+    facts += [("output", _value(value)) for value in model.graph.output]
+    for node in model.graph.node:
+        if node.domain == DOMAIN and node.op_type == NODE:
+            attributes = ", ".join(f"{one.name}={onnx.helper.get_attribute_value(one)}" for one in node.attribute)
+            facts.append(("node", f"{DOMAIN}::{NODE} ({', '.join(node.input)}), {attributes}"))
+    if located is not None:
+        facts.append(("located", describe_located(located)))
+    return facts
+
+
+def _value(value: onnx.ValueInfoProto) -> str:
+    tensor = value.type.tensor_type
+    dims = ", ".join(str(dim.dim_value or dim.dim_param or "?") for dim in tensor.shape.dim)
+    return f"{value.name} {onnx.TensorProto.DataType.Name(tensor.elem_type).lower()} [{dims}]"
+
+
+def findings_table(findings: Sequence[Finding]) -> Table:
+    """What `doctor` found."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(width=2)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for finding in findings:
+        mark = {True: "[green]✓[/]", False: "[yellow]–[/]", None: " "}[finding.present]
+        table.add_row(mark, finding.name, finding.text)
+    return table

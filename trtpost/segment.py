@@ -1,0 +1,160 @@
+"""`Segmenter`: an engine bundle loaded once; photo in, mask out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from trtpost.backends.onnxruntime import OnnxRuntimeEngine
+from trtpost.bundle import Bundle, load_bundle
+from trtpost.errors import ImageError
+from trtpost.image import Photo, check_photo, overlay, palette, read_photo, write_mask
+from trtpost.resample import bilinear
+from trtpost.timing import Stopwatch, Timing
+
+PhotoLike = str | Path | bytes | NDArray[np.uint8]
+"""A path, the content of an image file, or uint8 [H, W, 3] in RGB order."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """The mask of one photo.
+
+    Attributes:
+        mask: class ids [H, W] at the photo's resolution; uint8, or int32 where there are more than 256 classes.
+        photo: uint8 [H, W, 3], as decoded.
+        classes: name of each class id.
+        timing: milliseconds of each stage; of a batch, the photo's share.
+    """
+
+    mask: NDArray[Any]
+    photo: Photo
+    classes: tuple[str, ...]
+    timing: Timing
+
+    def overlay(self) -> Image.Image:
+        """The photo with the classes in colour over it, and a legend."""
+        return overlay(self.photo, self.mask, self.classes, palette(self.classes))
+
+    def save_mask(self, path: str | Path) -> None:
+        """Write the mask as a palette PNG whose pixel values are the class ids.
+
+        Raises:
+            ImageError: the file cannot be written.
+        """
+        write_mask(self.mask, Path(path), palette(self.classes))
+
+
+class Segmenter:
+    """Runs an engine bundle.
+
+    Args:
+        bundle: a `Bundle`, the path of one, or of a baked `.onnx` file.
+        threads: CPU threads; None leaves the choice to the runtime.
+
+    Raises:
+        TrtpostError: the bundle cannot be read or run.
+    """
+
+    def __init__(self, bundle: Bundle | str | Path, *, threads: int | None = None) -> None:
+        self.bundle = bundle if isinstance(bundle, Bundle) else load_bundle(Path(bundle))
+        self._engine = OnnxRuntimeEngine(self.bundle, threads)
+
+    @property
+    def engine(self) -> str:
+        """What runs the bundle, for people."""
+        return self._engine.name
+
+    @overload
+    def __call__(self, photo: PhotoLike) -> Result: ...
+    @overload
+    def __call__(self, photo: Sequence[PhotoLike]) -> list[Result]: ...
+    def __call__(self, photo: PhotoLike | Sequence[PhotoLike]) -> Result | list[Result]:
+        """Segment one photo, or a batch of photos of any sizes.
+
+        Raises:
+            ImageError: a photo cannot be read, or does not fit the engine.
+        """
+        if isinstance(photo, (str, Path, bytes, np.ndarray)):
+            return self._run([self._decode(photo)])[0]
+        return self._run([self._decode(one) for one in photo])
+
+    def warm_up(self) -> float:
+        """Run once on a blank image, so that the first photo is not slowed by first-time work; milliseconds."""
+        pre, post = self.bundle.passport.pre, self.bundle.passport.post
+        size = post.size if isinstance(post.size, tuple) else (pre.height, pre.width)
+        watch = Stopwatch()
+        with watch("network"):
+            self(np.zeros((*size, 3), np.uint8))
+        return watch.timing.total
+
+    def _decode(self, photo: PhotoLike) -> tuple[Photo, Timing]:
+        watch = Stopwatch()
+        with watch("decode"):
+            array = check_photo(photo) if isinstance(photo, np.ndarray) else read_photo(photo)
+        self._check_size(array)
+        return array, watch.timing
+
+    def _check_size(self, photo: Photo) -> None:
+        size = self.bundle.passport.post.size
+        if isinstance(size, tuple) and photo.shape[:2] != size:
+            raise ImageError(
+                f"the engine's mask is fixed at {size[0]}x{size[1]}, but the photo has {photo.shape[0]}x{photo.shape[1]} "
+                "pixels (height x width): build with --size runtime for photos of any size"
+            )
+
+    def _run(self, photos: list[tuple[Photo, Timing]]) -> list[Result]:
+        """Photos that follow each other and share a size go through the engine together."""
+        results: list[Result] = []
+        limit = self.bundle.passport.max_batch
+        while len(results) < len(photos):
+            start = len(results)
+            stop = start + 1
+            shape = photos[start][0].shape
+            while stop < min(start + limit, len(photos)) and photos[stop][0].shape == shape:
+                stop += 1
+            results += self._run_batch(photos[start:stop])
+        return results
+
+    def _run_batch(self, photos: list[tuple[Photo, Timing]]) -> list[Result]:
+        passport, watch = self.bundle.passport, Stopwatch()
+        fixed = passport.located.batch
+        with watch("preprocess"):
+            pixels = np.stack([self._pixels(photo) for photo, _ in photos])
+            if fixed > len(photos):
+                pixels = np.concatenate([pixels, np.repeat(pixels[-1:], fixed - len(photos), axis=0)])
+        with watch("network"):
+            logits = self._engine.network(pixels)
+        height, width = photos[0][0].shape[:2]
+        with watch("post"):
+            masks = self._engine.postprocess(logits, (height, width))
+        share = watch.timing
+        return [
+            Result(
+                mask=mask,
+                photo=photo,
+                classes=passport.classes,
+                timing=replace(
+                    timing,
+                    preprocess=share.preprocess / len(photos),
+                    network=share.network / len(photos),
+                    post=share.post / len(photos),
+                ),
+            )
+            for (photo, timing), mask in zip(photos, masks, strict=False)
+        ]
+
+    def _pixels(self, photo: Photo) -> NDArray[np.uint8]:
+        """The photo as the engine takes it: at network resolution, or whole with size `image`."""
+        pre = self.bundle.passport.pre
+        if self.bundle.passport.post.size != "image" and photo.shape[:2] != (pre.height, pre.width):
+            photo = np.rint(bilinear(photo, (pre.height, pre.width))).astype(np.uint8)
+        if pre.channels == "gray":
+            return np.asarray(Image.fromarray(photo).convert("L"))[..., None]
+        return photo
