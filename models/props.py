@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
 from raster import Colour, Ellipse, Paint, Point, Polygon, Shape, Texture
 
 CLASSES: tuple[str, ...] = ("sky", "grass", "road", "house", "tree", "car", "person", "lamp")
@@ -76,9 +75,7 @@ class Stage:
         clear = math.exp(-z / HAZE_DISTANCE)
 
         def seen(factor: float) -> Colour:
-            r, g, b = (
-                h + (c * factor * t - h) * clear for c, t, h in zip(colour, self.tint, self.haze, strict=True)
-            )
+            r, g, b = (h + (c * factor * t - h) * clear for c, t, h in zip(colour, self.tint, self.haze, strict=True))
             return r, g, b
 
         return Paint(seen(shade[0]), seen(shade[1]), texture, strength * clear)
@@ -87,9 +84,7 @@ class Stage:
         """The polygon with these `corners` (x, y, z in metres)."""
         return Polygon(tuple(self.at(*corner) for corner in corners), label, paint)
 
-    def board(
-        self, place: Place, outline: Sequence[tuple[float, float]], label: int | None, paint: Paint
-    ) -> Polygon:
+    def board(self, place: Place, outline: Sequence[tuple[float, float]], label: int | None, paint: Paint) -> Polygon:
         """A flat thing that faces the camera; `outline` in metres right of and above `place`."""
         return self.polygon([(place[0] + x, y, place[1]) for x, y in outline], label, paint)
 
@@ -138,13 +133,16 @@ def house(stage: Stage, rng: np.random.Generator, place: Place) -> list[Shape]:
             stage.polygon([(inner, 0, z), (inner, eaves, z), (inner, eaves, back), (inner, 0, back)], HOUSE, side),
             *_side_windows(stage, inner, floors, (z, back)),
             stage.polygon(
-                [(inner + out, eaves - 0.2, z), (x, ridge, z), (x, ridge, back), (inner + out, eaves - 0.2, back)],
+                [
+                    (inner + out, eaves - 0.2, z),
+                    (x, ridge, z),
+                    (x, ridge, back),
+                    (inner + out, eaves - 0.2, back),
+                ],
                 HOUSE,
                 stage.paint(tiles, z, shade=(0.85, 0.72), texture="grain", strength=7),
             ),
-            stage.board(
-                place, [(-half, 0), (-half, eaves), (0, ridge), (half, eaves), (half, 0)], HOUSE, front
-            ),
+            stage.board(place, [(-half, 0), (-half, eaves), (0, ridge), (half, eaves), (half, 0)], HOUSE, front),
         ]
         for sign in (-1, 1):  # the edge of the roof, seen as a band along the gable
             low = (sign * (half + 0.45), eaves - 0.35)
@@ -181,8 +179,9 @@ def leafy_tree(stage: Stage, rng: np.random.Generator, place: Place) -> list[Sha
     bark = stage.paint(_vary(rng, (96, 74, 56), 10), z, shade=(0.7, 1.05), texture="grain", strength=9)
     trunk = [(-width, 0), (-0.6 * width, crown), (0.6 * width, crown), (width, 0)]
     shapes: list[Shape] = [stage.board(place, trunk, TREE, bark)]
+    balls = 7 if z < 60 else 3  # far away nobody counts them
     for layer, shade in enumerate((0.72, 0.94, 1.2)):  # dark balls below, bright ones on the sunny side
-        for _ in range(7):
+        for _ in range(balls):
             angle, far = rng.uniform(0, 2 * math.pi), radius * 0.75 * math.sqrt(rng.random())
             dx = far * math.cos(angle) - 0.22 * layer * radius
             dy = 1.1 * far * math.sin(angle) + 0.2 * layer * radius
@@ -203,7 +202,13 @@ def conifer(stage: Stage, rng: np.random.Generator, place: Place) -> list[Shape]
         low, high = height * (0.12 + 0.2 * skirt), height * (0.46 + 0.18 * skirt)
         reach = radius * (1 - 0.21 * skirt)
         needles = stage.paint(green, z, shade=(1.3, 0.72), texture="leaf", strength=12)
-        outline = [(-reach, low), (-0.5 * reach, low - 0.18), (0, low), (0.5 * reach, low - 0.18), (reach, low)]
+        outline = [
+            (-reach, low),
+            (-0.5 * reach, low - 0.18),
+            (0, low),
+            (0.5 * reach, low - 0.18),
+            (reach, low),
+        ]
         shapes.append(stage.board(place, [*outline, (0, min(high, height))], TREE, needles))
     return shapes
 
@@ -246,9 +251,7 @@ def car(stage: Stage, rng: np.random.Generator, place: Place, *, oncoming: bool)
     foot, brow, crest, end = (z + post * length / 4.2 for post in posts)
     inset = side + (0.14 if seen_from_left else -0.14)  # the cabin is narrower at its top
     shapes: list[Shape] = [
-        stage.polygon(
-            [(side, 0.3, z), (side, belt, z), (side, belt, z + length), (side, 0.3, z + length)], CAR, flank
-        )
+        stage.polygon([(side, 0.3, z), (side, belt, z), (side, belt, z + length), (side, 0.3, z + length)], CAR, flank)
     ]
     for axle in (0.19, 0.8):
         shapes += [
@@ -269,15 +272,19 @@ def car(stage: Stage, rng: np.random.Generator, place: Place, *, oncoming: bool)
             glass,
         ),
         _flat(stage, (x - half + 0.14, x + half - 0.14), (top, brow), (top, crest), lid),
-        _slope(stage, x, (half - 0.02, belt, foot), (half - 0.14, top, brow), CAR, near),
+        _slope(stage, x, (half, belt, foot), (half - 0.14, top, brow), CAR, near),
         _slope(stage, x, (half - 0.14, belt + 0.06, foot), (half - 0.24, top - 0.08, brow - 0.05), None, glass),
     ]
     for wheel in (-half + 0.16, half - 0.16):
         tyre = [(wheel - 0.13, 0), (wheel - 0.13, 0.45), (wheel + 0.13, 0.45), (wheel + 0.13, 0)]
         shapes.append(stage.board(place, tyre, CAR, rubber))
     outline = [
-        *((-half + 0.08, 0.24), (-half, 0.4), (-half + 0.02, belt - 0.08), (-half + 0.12, belt)),
-        *((half - 0.12, belt), (half - 0.02, belt - 0.08), (half, 0.4), (half - 0.08, 0.24)),
+        (-half + 0.08, 0.22),
+        (-half, 0.32),
+        (-half, belt),
+        (half, belt),
+        (half, 0.32),
+        (half - 0.08, 0.22),
     ]
     shapes.append(stage.board(place, outline, CAR, near))
     return shapes + _car_face(stage, place, half, oncoming)
@@ -319,7 +326,14 @@ def person(stage: Stage, rng: np.random.Generator, place: Place) -> list[Shape]:
             limb((sign * shoulder, 1.42), hand, 0.065, 0.05, sleeve),
             ball(hand, (0.05, 0.06), skin),
         ]
-    torso = [(-shoulder, 1.44), (-0.08, 1.5), (0.08, 1.5), (shoulder, 1.44), (hip + 0.07, 0.86), (-hip - 0.07, 0.86)]
+    torso = [
+        (-shoulder, 1.44),
+        (-0.08, 1.5),
+        (0.08, 1.5),
+        (shoulder, 1.44),
+        (hip + 0.07, 0.86),
+        (-hip - 0.07, 0.86),
+    ]
     shapes += [
         limb((0, 1.56), (0, 1.46), 0.05, 0.06, skin),
         stage.board(place, [(size * dx, size * y) for dx, y in torso], PERSON, upper),
@@ -364,9 +378,7 @@ def _box(stage: Stage, place: Place, size: tuple[float, float, float], label: in
     return stage.board(place, [(-half, low), (-half, high), (half, high), (half, low)], label, paint)
 
 
-def _front_openings(
-    stage: Stage, rng: np.random.Generator, place: Place, half: float, floors: int
-) -> list[Shape]:
+def _front_openings(stage: Stage, rng: np.random.Generator, place: Place, half: float, floors: int) -> list[Shape]:
     """The door and the windows of a house's front."""
     z = place[1]
     frame = stage.paint((242, 240, 234), z)
@@ -411,7 +423,11 @@ def _side_windows(stage: Stage, x: float, floors: int, reach: tuple[float, float
 
 
 def _flat(
-    stage: Stage, across: tuple[float, float], near: tuple[float, float], far: tuple[float, float], paint: Paint
+    stage: Stage,
+    across: tuple[float, float],
+    near: tuple[float, float],
+    far: tuple[float, float],
+    paint: Paint,
 ) -> Polygon:
     """A car's level surface over x `across`; `near` and `far` are (y, z) of its two edges."""
     left, right = across

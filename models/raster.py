@@ -8,9 +8,8 @@ centre lies; the photo uses the share of the pixel that is covered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +59,21 @@ class Paint:
     veil: bool = False
 
 
+class Crossings(NamedTuple):
+    """Places where an outline crosses lines of pixels, in no order; three arrays of one length.
+
+    Attributes:
+        line: index of the line, int64.
+        x: in fractions of the picture's width, float64.
+        direction: +1 where the outline runs down, -1 where it runs up, int64; so the running sum along a line is 0
+            outside the shape.
+    """
+
+    line: NDArray[np.int64]
+    x: NDArray[np.float64]
+    direction: NDArray[np.int64]
+
+
 @dataclass(frozen=True)
 class Polygon:
     """A simple polygon in either orientation. `label` None paints the photo and leaves the labels as they are."""
@@ -73,20 +87,18 @@ class Polygon:
         xs, ys = zip(*self.points, strict=True)
         return min(xs), min(ys), max(xs), max(ys)
 
-    def crossings(self, lines: NDArray[np.float64]) -> Iterator[tuple[int, NDArray[np.float64], int]]:
-        """Where the outline crosses the horizontal `lines` (ascending y, in fractions of the height).
-
-        Yields:
-            One item an edge: index of the first line it crosses, the x of the crossing on that line and each following
-            one (float64), and +1 where the edge runs down, -1 where it runs up.
-        """
-        for (x0, y0), (x1, y1) in zip(self.points, self.points[1:] + self.points[:1], strict=True):
-            if y0 == y1:
-                continue
-            # half-open in y: a line through a corner meets exactly one of the two edges there
-            first, last = np.searchsorted(lines, (min(y0, y1), max(y0, y1)))
-            if first < last:
-                yield int(first), x0 + (lines[first:last] - y0) * ((x1 - x0) / (y1 - y0)), 1 if y1 > y0 else -1
+    def crossings(self, lines: NDArray[np.float64]) -> Crossings:
+        """Where the outline crosses the horizontal `lines` (ascending y, in fractions of the height)."""
+        start = np.array(self.points)
+        end = np.roll(start, -1, axis=0)
+        # half-open in y: a line through a corner meets exactly one of the two edges there, a level edge meets none
+        first = np.searchsorted(lines, np.minimum(start[:, 1], end[:, 1]))
+        last = np.searchsorted(lines, np.maximum(start[:, 1], end[:, 1]))
+        count = last - first
+        edge = np.repeat(np.arange(len(start)), count)
+        line = np.arange(len(edge)) + np.repeat(first - (np.cumsum(count) - count), count)
+        x0, y0, (dx, dy) = start[edge, 0], start[edge, 1], (end - start)[edge].T
+        return Crossings(line, x0 + (lines[line] - y0) * (dx / dy), np.where(dy > 0, 1, -1))
 
 
 @dataclass(frozen=True)
@@ -103,14 +115,13 @@ class Ellipse:
         (x, y), (rx, ry) = self.centre, self.radii
         return x - rx, y - ry, x + rx, y + ry
 
-    def crossings(self, lines: NDArray[np.float64]) -> Iterator[tuple[int, NDArray[np.float64], int]]:
+    def crossings(self, lines: NDArray[np.float64]) -> Crossings:
         """As `Polygon.crossings`: the left half of the outline, then the right half."""
         (x, y), (rx, ry) = self.centre, self.radii
         first, last = np.searchsorted(lines, (y - ry, y + ry))
-        if first < last:
-            half = rx * np.sqrt(np.maximum(0.0, 1.0 - ((lines[first:last] - y) / ry) ** 2))
-            yield int(first), x - half, 1
-            yield int(first), x + half, -1
+        half = rx * np.sqrt(np.maximum(0.0, 1.0 - ((lines[first:last] - y) / ry) ** 2))
+        line = np.tile(np.arange(first, last), 2)
+        return Crossings(line, np.concatenate([x - half, x + half]), np.repeat((1, -1), last - first))
 
 
 Shape = Polygon | Ellipse
@@ -161,11 +172,11 @@ def draw(
         name = shape.paint.texture
         if name not in textures:
             textures[name] = texture_field(name, scene.seed, height, width)
-        y = (np.arange(height, dtype=np.float32)[window[0]] + 0.5) / height
+        y = (np.arange(height, dtype=np.float32)[window[0]] + np.float32(0.5)) / np.float32(height)
         _blend(photo[window], coverage, shape, y, textures[name][window])
     noise = np.random.default_rng((scene.seed, height, width))
-    for row in photo:  # row by row: a 12-megapixel photo needs no second array of its size
-        row += scene.sensor_noise * noise.standard_normal(row.shape, np.float32)
+    for row in range(height):  # one at a time: a 12-megapixel photo needs no second array of its size
+        photo[row] += scene.sensor_noise * noise.standard_normal((width, 3), np.float32)
     return np.clip(np.rint(photo, out=photo), 0, 255, out=photo).astype(np.uint8), labels
 
 
@@ -193,13 +204,13 @@ def _inside(shape: Shape, window: tuple[slice, slice], height: int, width: int) 
     rows, columns = window
     span = columns.stop - columns.start
     winding = np.zeros((rows.stop - rows.start, span + 1), np.int8)
-    lines = (np.arange(rows.start, rows.stop) + 0.5) / height
-    for first, x, direction in shape.crossings(lines):
-        # the first pixel whose centre lies right of the crossing
-        column = np.clip(np.ceil(x * width - 0.5).astype(np.int64) - columns.start, 0, span)
-        np.add.at(winding, (np.arange(first, first + len(x)), column), direction)
+    line, x, direction = shape.crossings((np.arange(rows.start, rows.stop) + 0.5) / height)
+    # from the first pixel on whose centre lies right of the crossing
+    column = np.ceil(x * width - 0.5).astype(np.int64) - columns.start
+    np.add.at(winding, (line, np.minimum(np.maximum(column, 0), span)), direction)
     np.cumsum(winding, axis=1, dtype=np.int8, out=winding)
-    return winding[:, :span] != 0
+    inside: NDArray[np.bool_] = winding[:, :span] != 0
+    return inside
 
 
 def _coverage(shape: Shape, window: tuple[slice, slice], height: int, width: int) -> NDArray[np.float32]:
@@ -211,13 +222,12 @@ def _coverage(shape: Shape, window: tuple[slice, slice], height: int, width: int
     change = np.zeros((rows.stop - rows.start, span + 2), np.float32)
     count = LINES_PER_PIXEL
     lines = (np.arange(rows.start * count, rows.stop * count) + 0.5) / (height * count)
-    for first, x, direction in shape.crossings(lines):
-        x = np.clip(x * width - columns.start, 0, span)
-        column = x.astype(np.int64)
-        right = (x - column).astype(np.float32) * (direction / count)  # this pixel lies so far left of the crossing
-        row = np.arange(first, first + len(x)) // count
-        np.add.at(change, (row, column), direction / count - right)
-        np.add.at(change, (row, column + 1), right)
+    line, x, direction = shape.crossings(lines)
+    x = np.minimum(np.maximum(x * width - columns.start, 0), span)
+    column = x.astype(np.int64)
+    outside = (x - column) * direction / count  # the part of the crossed pixel that lies left of the crossing
+    np.add.at(change, (line // count, column), direction / count - outside)
+    np.add.at(change, (line // count, column + 1), outside)
     np.cumsum(change, axis=1, out=change)
     return np.minimum(np.abs(change[:, :span]), 1.0)
 

@@ -10,7 +10,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-
 from props import (
     ASPECT,
     CLASSES,
@@ -27,7 +26,7 @@ from props import (
     person,
     shadow,
 )
-from raster import Colour, Ellipse, Paint, Point, Polygon, Scene, Shape, draw
+from raster import Colour, Ellipse, Paint, Point, Polygon, Scene, Shape, Texture, draw
 
 __all__ = ["CLASSES", "Scene", "draw", "random_scene"]
 
@@ -92,36 +91,79 @@ def _things(stage: Stage, rng: np.random.Generator, road: float, pavement: float
     kerb = road + pavement
     things: list[_Thing] = []
     for side in (-1, 1):
-        z = rng.uniform(9, 20)
-        while z < 110:  # a row of houses with gaps, in which trees grow
-            if rng.random() < 0.72:
-                spot = (side * (kerb + rng.uniform(7.5, 11.5)), z)
-                things.append(_Thing(spot, house(stage, rng, spot), 0))
-            z += rng.uniform(10.5, 18)
-        for _ in range(int(rng.integers(5, 11))):
-            z = 7 * math.exp(rng.uniform(0, 2.6))  # equally many near and far in the picture, not on the ground
-            spot = (side * (kerb + rng.uniform(1.6, 5) + 0.12 * z * rng.random()), z)
-            grow = conifer if rng.random() < 0.3 else leafy_tree
-            things.append(_Thing(spot, grow(stage, rng, spot), 1.7))
+        things += _houses(stage, rng, side, kerb)
+        things += _trees(stage, rng, side, kerb)
         if rng.random() < 0.85:
-            z, step = rng.uniform(6, 14), rng.uniform(12, 20)
-            while z < 75:
-                spot = (side * (road + 0.35), z)
-                things.append(_Thing(spot, lamp(stage, rng, spot), 0.25))
-                z += step
-        z = rng.uniform(5, 16)
-        while z < 90:
-            if rng.random() < 0.7:
-                spot = (side * road * rng.uniform(0.42, 0.6), z)
-                things.append(_Thing((spot[0], z + 2), car(stage, rng, spot, oncoming=side < 0), 0))
-                things.append(_Thing((spot[0], z + 2.2), [], 1.35))
-            z += rng.uniform(7, 22)
-        for _ in range(int(rng.integers(1, 6))):
-            z = 4.2 * math.exp(rng.uniform(0, 2.2))
-            across = road * rng.uniform(0, 0.9) if rng.random() < 0.15 else road + rng.uniform(0.3, 1.2) * pavement
-            spot = (side * across, z)
-            things.append(_Thing(spot, person(stage, rng, spot), 0.32))
-    for _ in range(int(rng.integers(14, 30))):  # the wood in the distance
+            things += _lamps(stage, rng, side, road)
+        things += _cars(stage, rng, side, road)
+        things += _persons(stage, rng, side, road, pavement)
+    return things + _wood(stage, rng, kerb)
+
+
+def _houses(stage: Stage, rng: np.random.Generator, side: int, kerb: float) -> list[_Thing]:
+    """A row of houses with gaps."""
+    things: list[_Thing] = []
+    z = rng.uniform(9, 20)
+    while z < 110:
+        if rng.random() < 0.72:
+            spot = (side * (kerb + rng.uniform(7.5, 11.5)), z)
+            things.append(_Thing(spot, house(stage, rng, spot), 0))
+        z += rng.uniform(10.5, 18)
+    return things
+
+
+def _trees(stage: Stage, rng: np.random.Generator, side: int, kerb: float) -> list[_Thing]:
+    """Trees between the pavement and the houses."""
+    things: list[_Thing] = []
+    for _ in range(int(rng.integers(5, 11))):
+        z = 7 * math.exp(rng.uniform(0, 2.6))  # equally many near and far in the picture, not on the ground
+        spot = (side * (kerb + rng.uniform(1.6, 5) + 0.12 * z * rng.random()), z)
+        grow = conifer if rng.random() < 0.3 else leafy_tree
+        things.append(_Thing(spot, grow(stage, rng, spot), 1.7))
+    return things
+
+
+def _lamps(stage: Stage, rng: np.random.Generator, side: int, road: float) -> list[_Thing]:
+    """Street lamps at equal distances along the edge of the road."""
+    things: list[_Thing] = []
+    z, step = rng.uniform(6, 14), rng.uniform(12, 20)
+    while z < 75:
+        spot = (side * (road + 0.35), z)
+        things.append(_Thing(spot, lamp(stage, rng, spot), 0.25))
+        z += step
+    return things
+
+
+def _cars(stage: Stage, rng: np.random.Generator, side: int, road: float) -> list[_Thing]:
+    """The cars of one lane; those on the left come towards us."""
+    things: list[_Thing] = []
+    z = rng.uniform(5, 16)
+    while z < 90:
+        if rng.random() < 0.7:
+            x = side * road * rng.uniform(0.42, 0.6)
+            # sorted by its middle, and so is its shadow
+            things.append(_Thing((x, z + 2), car(stage, rng, (x, z), oncoming=side < 0), 0))
+            things.append(_Thing((x, z + 2.2), [], 1.35))
+        z += rng.uniform(7, 22)
+    return things
+
+
+def _persons(stage: Stage, rng: np.random.Generator, side: int, road: float, pavement: float) -> list[_Thing]:
+    """People on the pavement; a few walk on the road."""
+    things: list[_Thing] = []
+    for _ in range(int(rng.integers(1, 6))):
+        z = 4.2 * math.exp(rng.uniform(0, 2.2))
+        on_road = rng.random() < 0.15
+        across = road * rng.uniform(0, 0.9) if on_road else road + rng.uniform(0.3, 1.2) * pavement
+        spot = (side * across, z)
+        things.append(_Thing(spot, person(stage, rng, spot), 0.32))
+    return things
+
+
+def _wood(stage: Stage, rng: np.random.Generator, kerb: float) -> list[_Thing]:
+    """Trees in the distance, on both sides."""
+    things: list[_Thing] = []
+    for _ in range(int(rng.integers(14, 30))):
         spot = (rng.uniform(-150, 150), rng.uniform(115, 190))
         if abs(spot[0]) > kerb + 4:
             grow = conifer if rng.random() < 0.5 else leafy_tree
@@ -218,7 +260,7 @@ def _strip(
     right: float,
     label: int | None,
     colour: Colour,
-    texture: str,
+    texture: Texture,
     reach: tuple[float, float] = (NEAREST, FARTHEST),
 ) -> Polygon:
     """A band of the ground along the road: x from `left` to `right`, z over `reach`, all in metres."""
@@ -226,6 +268,4 @@ def _strip(
     zs = np.geomspace(*reach, 40 if reach[1] / reach[0] > 10 else 6)
     corners = [(left, 0.0, z) for z in zs] + [(right, 0.0, z) for z in zs[::-1]]
     near, far = stage.paint(colour, reach[0]), stage.paint(colour, min(reach[1], 150))
-    grain = texture == "grain"
-    paint = Paint(far.top, near.top, "grain" if grain else "plain", 6.0 if grain else 0.0)
-    return stage.polygon(corners, label, paint)
+    return stage.polygon(corners, label, Paint(far.top, near.top, texture, 0.0 if texture == "plain" else 6.0))

@@ -1,10 +1,10 @@
 """ArgMax and Resize inside the engine: segmentation masks at the photo's resolution.
 
-    import trtpost as tp
-    bundle = tp.build("model.onnx")
-    segmenter = tp.Segmenter(bundle)
-    result = segmenter("photo.jpg")
-    result.overlay().save("overlay.png")
+import trtpost as tp
+bundle = tp.build("model.onnx")
+segmenter = tp.Segmenter(bundle)
+result = segmenter("photo.jpg")
+result.overlay().save("overlay.png")
 """
 
 from __future__ import annotations

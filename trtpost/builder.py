@@ -18,6 +18,7 @@ from trtpost.graph.bake import bake, inlined, with_input_size
 from trtpost.graph.locate import Located, input_of, locate
 from trtpost.graph.model import load_model, metadata, normalized
 from trtpost.image import class_name
+from trtpost.packages import installed_version
 from trtpost.progress import Progress
 from trtpost.spec import MAX_SIDE, Channels, Head, Layout, Match, Post, Pre, Resize, Size, parse_normalization
 
@@ -195,9 +196,8 @@ def describe_spec(pre: Pre, post: Post, origin: str) -> str:
     """One line on what was baked."""
     size = "x".join(map(str, post.size)) if isinstance(post.size, tuple) else post.size
     normalization = "raw pixels" if pre.is_identity else f"(pixel - {_terse(pre.mean)}) / {_terse(pre.std)}"
-    return (
-        f"{pre.channels} {normalization} ({origin}); {post.head}, {post.resize} resize as in '{post.match}', size {size}"
-    )
+    steps = f"{post.head}, {post.resize} resize as in '{post.match}', size {size}"
+    return f"{pre.channels} {normalization} ({origin}); {steps}"
 
 
 def _terse(values: tuple[float, ...]) -> str:
@@ -215,7 +215,7 @@ def _request(source_hash: str, options: BuildOptions, flavour: str | None) -> st
     """SHA-256 of everything that decides the bundle."""
     toolchain = {"trtpost": __version__, "onnx": onnx.__version__}
     if flavour not in (None, "none"):
-        toolchain["tensorrt"] = f"{flavour} {tensorrt.installed(str(flavour))}"
+        toolchain["tensorrt"] = f"{flavour} {installed_version(str(flavour))}"
     request = {"source": source_hash, "options": asdict(options), "toolchain": toolchain}
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
 
@@ -244,7 +244,13 @@ def _locate(model: onnx.ModelProto, source: Path, options: BuildOptions) -> tupl
     if options.input_size is not None:
         name, layout = input_of(model)
         model = with_input_size(model, name, layout, options.input_size)
-    located = locate(model, logits=options.logits, layout=options.layout, head=options.head)
+    located = locate(
+        model,
+        logits=options.logits,
+        layout=options.layout,
+        head=options.head,
+        before_argmax=options.resize == "bilinear",
+    )
     if not all(located.input_size):
         raise ModelError(
             f"{source}: the height and width of input '{located.input}' are dynamic: "
@@ -265,7 +271,10 @@ def _pre(located: Located, known: dict[str, str], options: BuildOptions) -> tupl
     elif located.rescales:
         (mean, std), origin = parse_normalization("none"), "normalised inside the network"
     else:
-        (mean, std), origin = parse_normalization("signed"), "ASSUMED: the model says nothing, see --normalize"
+        (mean, std), origin = (
+            parse_normalization("signed"),
+            "ASSUMED: the model says nothing, see --normalize",
+        )
     channels = options.channels or ("gray" if located.input_channels == 1 else "rgb")
     return Pre(*located.input_size, mean=mean, std=std, channels=channels), origin
 

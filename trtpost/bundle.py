@@ -1,6 +1,6 @@
 """The artefact: an engine bundle, a folder that holds the baked graph, the plan, and their passport.
 
-- `model.onnx`: the baked graph, runnable anywhere; the passport is also in its metadata, so the file is enough by itself;
+- `model.onnx`: the baked graph, runnable anywhere; its metadata repeat the passport, so the file is enough by itself;
 - `engine.plan`: a plain TensorRT plan (absent where no TensorRT built one);
 - `passport.json`: everything that is known of them.
 """
@@ -14,7 +14,6 @@ import shutil
 import tempfile
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import onnx
 
@@ -59,11 +58,12 @@ class Passport:
         pre, post: every decision about a pixel.
         located: where the logits were found.
         normalization: where the normalisation comes from: `model`, `flag`, `inside the network` or `assumed`.
-        classes: name of each class.
+        classes: name of each class; at least one.
         max_batch: images that one call may hold.
         max_size: (H, W): largest mask, or photo with size `image`, that the plan's profile allows.
         plan: of `engine.plan`; None where there is none.
         files: SHA-256 of each file of the bundle.
+        format: version of this passport.
     """
 
     version: str
@@ -79,10 +79,15 @@ class Passport:
     max_size: tuple[int, int]
     plan: Plan | None = None
     files: dict[str, str] = field(default_factory=dict)
+    format: int = FORMAT
+
+    def __post_init__(self) -> None:
+        if not self.classes or min(*self.max_size, self.max_batch) < 1:
+            raise SpecError("a passport needs classes, and sizes of at least 1")
 
     def to_json(self) -> str:
-        """As text, with the format version."""
-        return json.dumps({"format": FORMAT} | asdict(self), indent=2, ensure_ascii=False)
+        """As text; `passport_from_json` reads it back."""
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False)
 
 
 @dataclass(frozen=True)
@@ -103,38 +108,27 @@ class Bundle:
         return self.path / PLAN if self.passport.plan is not None and self.path.is_dir() else None
 
 
-def passport_from_json(text: str, name: str) -> Passport:
+def passport_from_json(text: str | bytes, name: str) -> Passport:
     """Read a passport.
 
     Raises:
         BundleError: damaged, or of another format version; `name` says which.
     """
+    from pydantic import TypeAdapter, ValidationError
+
     try:
-        values = json.loads(text)
-        version = values.pop("format")
+        version = json.loads(text)["format"]
         if version != FORMAT:
             raise BundleError(
                 f"{name} has format {version}, this trtpost reads format {FORMAT}: build it again with this version"
             )
-        pre = Pre(**_tuples(values.pop("pre")))
-        post = Post(**_tuples(values.pop("post")))
-        located = Located(**_tuples(values.pop("located")))
-        plan = values.pop("plan")
-        passport = Passport(
-            **_tuples(values), pre=pre, post=post, located=located, plan=Plan(**_tuples(plan)) if plan else None
-        )
-    except SpecError as error:
-        raise BundleError(f"{name} is damaged: {error}; build the bundle again") from None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        return TypeAdapter(Passport).validate_json(text, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "passport"
+        raise BundleError(f"{name} is damaged ({where}: {first['msg']}): build the bundle again") from None
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise BundleError(f"{name} is damaged ({reason(error)}): build the bundle again") from None
-    if len(passport.classes) < 1 or not isinstance(passport.files, dict):
-        raise BundleError(f"{name} is damaged (no classes or files): build the bundle again")
-    return passport
-
-
-def _tuples(values: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no tuples; the dataclasses have nothing else."""
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
 
 
 def embed(model: onnx.ModelProto, passport: Passport) -> None:
@@ -159,8 +153,8 @@ def load_bundle(path: Path) -> Bundle:
     if not card.is_file():
         raise BundleError(f"{path} is not an engine bundle: it has no {PASSPORT}; build one with `trtpost build MODEL`")
     try:
-        passport = passport_from_json(card.read_text(encoding="utf-8"), str(card))
-    except (OSError, UnicodeDecodeError) as error:
+        passport = passport_from_json(card.read_bytes(), str(card))
+    except OSError as error:
         raise BundleError(f"{card} cannot be read: {reason(error)}; build the bundle again") from None
     if MODEL not in passport.files or (passport.plan is not None) != (PLAN in passport.files):
         raise BundleError(f"{card} is damaged (its list of files is wrong): build the bundle again")

@@ -69,7 +69,9 @@ def build(
     labels: Annotated[Path | None, typer.Option(help="text file with a class name a line [the model's own]")] = None,
     resize: Annotated[str, typer.Option(help="nearest, or bilinear (logits first, then ArgMax)")] = "nearest",
     match: Annotated[str, typer.Option(help="pixel convention: tf, tf1, torch, opencv, pil, align_corners")] = "tf",
-    size: Annotated[str, typer.Option(help="of the mask: runtime, image (the engine takes whole photos), HxW")] = "runtime",
+    size: Annotated[
+        str, typer.Option(help="of the mask: runtime, image (the engine takes whole photos), HxW")
+    ] = "runtime",
     logits: Annotated[str | None, typer.Option(help="tensor to take [found by itself]")] = None,
     layout: Annotated[str | None, typer.Option(help="of the logits: NHWC or NCHW [found by itself]")] = None,
     head: Annotated[str | None, typer.Option(help="argmax, threshold or labels [found by itself]")] = None,
@@ -170,14 +172,14 @@ def doctor() -> None:
 def _labels(path: Path | None) -> tuple[str, ...]:
     from trtpost.errors import SpecError, reason
     from trtpost.files import existing_file
+    from trtpost.spec import parse_labels
 
     if path is None:
         return ()
     try:
-        lines = existing_file(path, "label file", SpecError).read_text(encoding="utf-8").splitlines()
+        return parse_labels(existing_file(path, "label file", SpecError).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(f"{path} is not a text file with a class name a line: {reason(error)}") from None
-    return tuple(line.strip() for line in lines if line.strip())
 
 
 def _console() -> Any:

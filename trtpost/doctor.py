@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import platform
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 
 from trtpost import cuda
 from trtpost.backends import tensorrt
+from trtpost.packages import installed_version
 
 
 @dataclass(frozen=True)
@@ -26,19 +26,23 @@ def examine() -> list[Finding]:
     driver = cuda.driver()
     findings = [
         Finding("trtpost", f"{__version__} on Python {platform.python_version()}, {platform.platform()}", True),
-        _package("onnxruntime", "runs the baked graph on the CPU"),
-        _package("tensorflow", "converts TensorFlow models: pip install 'trtpost[tf]'", "tensorflow-cpu"),
-        _package("tf2onnx", "converts TensorFlow models: pip install 'trtpost[tf]'"),
-        _flavour("tensorrt", "TensorRT for data centre and Jetson; on a machine with a GPU: pip install 'trtpost[tensorrt]'"),
-        _flavour("tensorrt_rtx", "TensorRT for RTX, builds plans without a GPU: pip install 'trtpost[rtx]'"),
-        _package("pycuda", "runs plans on the GPU: pip install 'trtpost[tensorrt]'"),
+        _package("onnxruntime", "runs the baked graph on the CPU", "pip install onnxruntime"),
+        _package("tensorflow", "converts TensorFlow models", "pip install 'trtpost[tf]'"),
+        _package("tf2onnx", "converts TensorFlow models", "pip install 'trtpost[tf]'"),
+        _package("tensorrt", "builds plans on a machine with a GPU", "there: pip install 'trtpost[tensorrt]'"),
+        _package("tensorrt_rtx", "builds plans for RTX GPUs, with or without one", "pip install 'trtpost[rtx]'"),
+        _package("pycuda", "runs plans on the GPU", "pip install 'trtpost[tensorrt]'"),
     ]
     if driver is None:
         findings.append(Finding("GPU driver", "no NVIDIA driver on this machine", False))
     else:
         findings.append(Finding("GPU driver", f"supports CUDA {driver.cuda}", True))
         findings += [
-            Finding("GPU", f"{one.name}, compute capability {one.compute_capability}, {one.memory / 2**30:.0f} GiB", True)
+            Finding(
+                "GPU",
+                f"{one.name}, compute capability {one.compute_capability}, {one.memory / 2**30:.0f} GiB",
+                True,
+            )
             for one in driver.devices
         ] or [Finding("GPU", "the driver sees none", False)]
     flavour, why = tensorrt.builder_here()
@@ -47,16 +51,8 @@ def examine() -> list[Finding]:
     return findings
 
 
-def _package(name: str, purpose: str, *alternatives: str) -> Finding:
-    for candidate in (name, *alternatives):
-        try:
-            return Finding(name, f"{version(candidate)}: {purpose.split(': pip')[0]}", True)
-        except PackageNotFoundError:
-            continue
-    return Finding(name, f"not installed; {purpose}", False)
-
-
-def _flavour(name: str, purpose: str) -> Finding:
-    found = tensorrt.installed(name)
-    text = f"{found}: {purpose.split('; on')[0].split(': pip')[0]}" if found else f"not installed; {purpose}"
-    return Finding(name, text, found is not None)
+def _package(module: str, purpose: str, installation: str) -> Finding:
+    found = installed_version(module)
+    if found is None:
+        return Finding(module, f"not installed; {purpose}: {installation}", False)
+    return Finding(module, f"{found}: {purpose}", True)

@@ -6,9 +6,6 @@ line prints the message and exits with code 1; anything that is not a `TrtpostEr
 
 from __future__ import annotations
 
-import importlib
-from types import ModuleType
-
 
 class TrtpostError(Exception):
     """Base of all faults that the user can mend."""
@@ -36,22 +33,6 @@ class BackendError(TrtpostError):
 
 class MissingPackageError(TrtpostError):
     """An optional package that this step needs is not installed."""
-
-
-def require(module: str, extra: str, purpose: str) -> ModuleType:
-    """Import an optional package.
-
-    Raises:
-        MissingPackageError: the package is not installed; the message names the extra that brings it.
-    """
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
-            raise
-        raise MissingPackageError(
-            f"{purpose} needs the package {module.split('.')[0]}: pip install 'trtpost[{extra}]'"
-        ) from None
 
 
 def reason(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import colorsys
 import io
 import warnings
 from collections.abc import Sequence
@@ -57,7 +58,16 @@ def read_photo(source: str | Path | bytes) -> Photo:
         raise ImageError(f"{name} is not an image in a format that Pillow reads") from None
     except Image.DecompressionBombError:
         raise ImageError(f"{name} has more than {MAX_PIXELS / 1e6:.0f} million pixels: cut it into tiles") from None
-    except (OSError, SyntaxError, ValueError, IndexError, TypeError, KeyError, EOFError, MemoryError) as error:
+    except (
+        OSError,
+        SyntaxError,
+        ValueError,
+        IndexError,
+        TypeError,
+        KeyError,
+        EOFError,
+        MemoryError,
+    ) as error:
         raise ImageError(f"{name} is damaged or cut short: {reason(error)}") from None
 
 
@@ -84,17 +94,18 @@ def check_photo(array: NDArray[Any]) -> Photo:
 
 
 def palette(classes: Sequence[str]) -> NDArray[np.uint8]:
-    """A colour for each class, uint8 [len(classes), 3]: black for the background, then the colours of Pascal VOC.
+    """A colour for each class, uint8 [len(classes), 3]: black for the background, then bright ones.
 
-    VOC spreads the bits of the class id over the high bits of red, green and blue, so neighbours differ strongly.
+    Hues step round the circle by the golden ratio, so that classes of neighbouring ids look different.
     """
     background = bool(classes) and classes[0] in ("background", class_name(0))
-    ids = np.arange(len(classes)) + (0 if background else 1)
-    colours = np.zeros((len(classes), 3), np.uint8)
-    for bit in range(8):
-        for channel in range(3):
-            colours[:, channel] |= (((ids >> (3 * bit + channel)) & 1) << (7 - bit)).astype(np.uint8)
-    return colours
+    colours = [
+        colorsys.hsv_to_rgb(0.618034 * index % 1, (0.85, 0.55)[index // 7 % 2], (1.0, 0.8)[index // 14 % 2])
+        for index in range(len(classes))
+    ]
+    if background:
+        colours[0] = (0.0, 0.0, 0.0)
+    return np.round(np.array(colours) * 255).astype(np.uint8)
 
 
 def class_name(index: int) -> str:

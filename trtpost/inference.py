@@ -143,4 +143,3 @@ def _entry(outcome: Outcome) -> dict[str, object]:
             "p95_ms": outcome.summary.p95.to_json(),
         }
     return entry
-

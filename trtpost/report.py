@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import onnx
+from rich.markup import escape
 from rich.table import Table
 
 from trtpost.builder import describe_located, describe_spec
@@ -42,7 +43,7 @@ def facts_table(facts: Sequence[tuple[str, str]]) -> Table:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in facts:
-        table.add_row(name, value)
+        table.add_row(name, escape(value))
     return table
 
 
@@ -55,7 +56,10 @@ def bundle_facts(bundle: Bundle) -> list[tuple[str, str]]:
         ("located", describe_located(passport.located)),
         ("baked", describe_spec(passport.pre, passport.post, passport.normalization)),
         ("classes", f"{len(passport.classes)}: {_shortened(passport.classes)}"),
-        ("batch", f"1 to {passport.max_batch}" if not passport.located.batch else f"{passport.located.batch} (fixed)"),
+        (
+            "batch",
+            f"1 to {passport.max_batch}" if not passport.located.batch else f"{passport.located.batch} (fixed)",
+        ),
     ]
     if passport.plan:
         plan = passport.plan
@@ -102,5 +106,5 @@ def findings_table(findings: Sequence[Finding]) -> Table:
     table.add_column(overflow="fold")
     for finding in findings:
         mark = {True: "[green]✓[/]", False: "[yellow]–[/]", None: " "}[finding.present]
-        table.add_row(mark, finding.name, finding.text)
+        table.add_row(mark, finding.name, escape(finding.text))
     return table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,19 +71,21 @@ class Segmenter:
         """What runs the bundle, for people."""
         return self._engine.name
 
-    @overload
-    def __call__(self, photo: PhotoLike) -> Result: ...
-    @overload
-    def __call__(self, photo: Sequence[PhotoLike]) -> list[Result]: ...
-    def __call__(self, photo: PhotoLike | Sequence[PhotoLike]) -> Result | list[Result]:
-        """Segment one photo, or a batch of photos of any sizes.
+    def __call__(self, photo: PhotoLike) -> Result:
+        """Segment one photo.
+
+        Raises:
+            ImageError: the photo cannot be read, or does not fit the engine.
+        """
+        return self._run([self._decode(photo)])[0]
+
+    def batch(self, photos: Sequence[PhotoLike]) -> list[Result]:
+        """Segment photos of any sizes; those that follow each other and share a size go through the engine together.
 
         Raises:
             ImageError: a photo cannot be read, or does not fit the engine.
         """
-        if isinstance(photo, (str, Path, bytes, np.ndarray)):
-            return self._run([self._decode(photo)])[0]
-        return self._run([self._decode(one) for one in photo])
+        return self._run([self._decode(photo) for photo in photos])
 
     def warm_up(self) -> float:
         """Run once on a blank image, so that the first photo is not slowed by first-time work; milliseconds."""
@@ -105,12 +107,12 @@ class Segmenter:
         size = self.bundle.passport.post.size
         if isinstance(size, tuple) and photo.shape[:2] != size:
             raise ImageError(
-                f"the engine's mask is fixed at {size[0]}x{size[1]}, but the photo has {photo.shape[0]}x{photo.shape[1]} "
-                "pixels (height x width): build with --size runtime for photos of any size"
+                f"the engine's mask is fixed at {size[0]}x{size[1]}, but the photo has "
+                f"{photo.shape[0]}x{photo.shape[1]} pixels (height x width): "
+                "build with --size runtime for photos of any size"
             )
 
     def _run(self, photos: list[tuple[Photo, Timing]]) -> list[Result]:
-        """Photos that follow each other and share a size go through the engine together."""
         results: list[Result] = []
         limit = self.bundle.passport.max_batch
         while len(results) < len(photos):

@@ -125,8 +125,8 @@ class Post:
             raise SpecError(f"size must be HxW with sides from 1 to {MAX_SIDE}, not {self.size}")
         if self.size == "image" and self.needs_tables:
             raise SpecError(
-                f"match '{self.match}' needs float64 index tables, which an engine cannot compute from the image's size: "
-                "use size 'runtime' or a fixed HxW, or match 'tf'"
+                f"match '{self.match}' needs float64 index tables, which an engine cannot compute from the "
+                "image's size: use size 'runtime' or a fixed HxW, or match 'tf'"
             )
 
     @property
@@ -150,8 +150,10 @@ def parse_size(text: str) -> Size:
     Raises:
         SpecError: the text is none of these.
     """
-    if text == "runtime" or text == "image":
-        return text
+    if text == "runtime":
+        return "runtime"
+    if text == "image":
+        return "image"
     try:
         return parse_pair(text)
     except SpecError:
@@ -188,6 +190,12 @@ def parse_normalization(text: str) -> tuple[tuple[float, ...], tuple[float, ...]
         f"normalisation must be one of {', '.join(NORMALIZATIONS)}, or MEAN/STD in units of the 8-bit pixel "
         f"such as 127.5/127.5 or 123.7,116.3,103.5/58.4,57.1,57.4, not '{text}'"
     )
+
+
+def parse_labels(text: str) -> tuple[str, ...]:
+    """Class names, one a line, up to the first blank line: published lists carry remarks after it."""
+    names = [line.strip() for line in text.strip().splitlines()]
+    return tuple(names[: names.index("")] if "" in names else names)
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

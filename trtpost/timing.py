@@ -31,7 +31,7 @@ class Timing:
     @property
     def total(self) -> float:
         """Milliseconds of all stages together."""
-        return sum(getattr(self, field.name) for field in fields(self))
+        return self.decode + self.preprocess + self.network + self.post + self.encode
 
     def with_stage(self, stage: str, milliseconds: float) -> Timing:
         """A copy with one stage set."""

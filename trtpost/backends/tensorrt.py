@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from typing import Any
 
 import onnx
 
 from trtpost import cuda
 from trtpost.bundle import Plan
-from trtpost.errors import BackendError, require
+from trtpost.errors import BackendError
 from trtpost.graph.precision import is_asymmetric, with_float_quantization
+from trtpost.packages import installed_version, require
 
 FLAVOURS = {"tensorrt": "tensorrt", "tensorrt_rtx": "rtx"}
 """Module name to the extra that installs it, the preferred one first."""
@@ -41,18 +40,6 @@ class Profile:
     typical_size: tuple[int, int] = (1080, 1920)
 
 
-def installed(flavour: str) -> str | None:
-    """Version of the flavour's package, or None."""
-    if find_spec(flavour) is None:
-        return None
-    for package in (flavour, f"{flavour}-cu13", f"{flavour}-cu12"):
-        try:
-            return version(package)
-        except PackageNotFoundError:
-            continue
-    return "unknown version"
-
-
 def builder_here() -> tuple[str | None, str]:
     """The flavour that can build a plan on this machine, and why.
 
@@ -60,13 +47,22 @@ def builder_here() -> tuple[str | None, str]:
     """
     driver = cuda.driver()
     gpu = driver.devices[0] if driver and driver.devices else None
-    if installed("tensorrt") and gpu:
-        return "tensorrt", f"tensorrt {installed('tensorrt')} is installed and there is a GPU ({gpu.name})"
-    if installed("tensorrt_rtx"):
-        return "tensorrt_rtx", f"TensorRT for RTX {installed('tensorrt_rtx')} is installed and builds without a GPU"
-    if installed("tensorrt"):
-        return None, "tensorrt is installed, but it builds only on a machine with an NVIDIA GPU, and there is none here"
-    return None, "no TensorRT is installed: pip install 'trtpost[rtx]' (or 'trtpost[tensorrt]' on a machine with a GPU)"
+    if installed_version("tensorrt") and gpu:
+        return "tensorrt", f"tensorrt {installed_version('tensorrt')} is installed and there is a GPU ({gpu.name})"
+    if installed_version("tensorrt_rtx"):
+        return (
+            "tensorrt_rtx",
+            f"TensorRT for RTX {installed_version('tensorrt_rtx')} is installed and builds without a GPU",
+        )
+    if installed_version("tensorrt"):
+        return (
+            None,
+            "tensorrt is installed, but it builds only on a machine with an NVIDIA GPU, and there is none here",
+        )
+    return (
+        None,
+        "no TensorRT is installed: pip install 'trtpost[rtx]' (or 'trtpost[tensorrt]' on a machine with a GPU)",
+    )
 
 
 def build_plan(model: onnx.ModelProto, profile: Profile, flavour: str) -> tuple[bytes, Plan]:
@@ -147,9 +143,7 @@ def _optimization_profile(builder: Any, network: Any, profile: Profile) -> Any:
 
 def _shape(shape: tuple[int, ...], batch: int, size: tuple[int, int]) -> tuple[int, ...]:
     """An image input [N, H, W, C] with the dynamic dimensions filled in."""
-    return tuple(
-        dim if dim >= 0 else known for dim, known in zip(shape, (batch, *size, shape[3]), strict=True)
-    )
+    return tuple(dim if dim >= 0 else known for dim, known in zip(shape, (batch, *size, shape[3]), strict=True))
 
 
 def _parser_error(parser: Any, flavour: str) -> str:
@@ -183,5 +177,3 @@ def _logger(flavour: str) -> Any:
             return self.messages[-1].splitlines()[0] if self.messages else "it gives no reason"
 
     return Collector()
-
-

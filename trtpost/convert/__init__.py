@@ -52,7 +52,13 @@ def convert(source: Path, *, signature: str | None = None) -> onnx.ModelProto:
     facts = read_metadata(source) if kind == "tflite" else Metadata()
     with tempfile.TemporaryDirectory(prefix="trtpost-") as folder:
         result = Path(folder) / "converted.onnx"
-        request = {"kind": kind, "source": str(source), "result": str(result), "opset": OPSET, "signature": signature}
+        request = {
+            "kind": kind,
+            "source": str(source),
+            "result": str(result),
+            "opset": OPSET,
+            "signature": signature,
+        }
         finished = subprocess.run(
             [sys.executable, "-m", "trtpost.convert.worker"],
             input=json.dumps(request),

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trtpost.spec import parse_labels
+
 _NORMALIZATION_OPTIONS = 1  # in the union ProcessUnitOptions
 
 
@@ -55,8 +57,7 @@ def _labels(path: Path) -> tuple[str, ...]:
         with zipfile.ZipFile(path) as archive:
             for name in archive.namelist():
                 if "label" in name.lower() and name.endswith(".txt"):
-                    lines = archive.read(name).decode("utf-8", "replace").splitlines()
-                    return tuple(line.strip() for line in lines if line.strip())
+                    return parse_labels(archive.read(name).decode("utf-8", "replace"))
     except (zipfile.BadZipFile, OSError, ValueError):
         pass
     return ()

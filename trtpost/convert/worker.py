@@ -79,17 +79,20 @@ def _saved_model(path: Path, signature: str | None) -> tuple[Any, list[str]]:
 
 
 def _only_concrete_function(loaded: Any) -> Any:
-    functions = [
-        concrete
-        for attribute in vars(loaded).values()
-        for concrete in getattr(attribute, "concrete_functions", [])
-    ] + list(getattr(getattr(loaded, "__call__", None), "concrete_functions", []))
+    """Of a SavedModel without signatures: its one function that was traced."""
+    traced = [loaded, *vars(loaded).values()]
+    functions = [one for value in traced for one in _concrete_functions(value)]
     if len(functions) != 1:
         raise ModelError(
             f"the SavedModel has no signature and {len(functions)} concrete functions: "
             "export it with tf.saved_model.save(model, path, signatures=...)"
         )
     return functions[0]
+
+
+def _concrete_functions(value: Any) -> list[Any]:
+    function = value.__call__ if callable(value) and not hasattr(value, "concrete_functions") else value
+    return list(getattr(function, "concrete_functions", []))
 
 
 def _keras(path: Path) -> tuple[Any, list[str]]:

@@ -114,6 +114,7 @@ def seam(baked: onnx.ModelProto) -> onnx.NodeProto:
     Raises:
         ModelError: there is none.
     """
+    node: onnx.NodeProto
     for node in baked.graph.node:
         if node.op_type == NODE and node.domain == DOMAIN:
             return node
@@ -182,7 +183,12 @@ def _rank_three(graph: gs.Graph, labels: gs.Variable) -> gs.Variable:
 
 
 def _append(
-    graph: gs.Graph, op: str, source: gs.Variable, attrs: dict[str, int], dtype: type, axes: list[int] | None = None
+    graph: gs.Graph,
+    op: str,
+    source: gs.Variable,
+    attrs: dict[str, int],
+    dtype: type,
+    axes: list[int] | None = None,
 ) -> gs.Variable:
     """A node after `source`; its output, of unknown shape."""
     result = gs.Variable(f"{source.name}/{op}", dtype=dtype)
@@ -195,9 +201,8 @@ def _append(
 
 def _shape(logits: onnx.ValueInfoProto, post: Post, batch: int | str) -> tuple[int | str, ...]:
     dims = [dim.dim_value or 0 for dim in logits.type.tensor_type.shape.dim]
-    if post.head == "labels":
-        names = ("N", "h", "w")
-    else:
+    names: tuple[str, ...] = ("N", "h", "w")
+    if post.head != "labels":
         names = ("N", "C", "h", "w") if post.layout == "NCHW" else ("N", "h", "w", "C")
     if len(dims) != len(names):
         raise ModelError(f"the shape of tensor '{logits.name}' cannot be inferred: name another with --logits")

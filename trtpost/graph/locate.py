@@ -7,6 +7,7 @@ NCHW, so the way back from the output to the first of them, through the Transpos
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from dataclasses import dataclass
 
@@ -18,13 +19,47 @@ from trtpost.errors import ModelError
 from trtpost.spec import Head, Layout
 
 _NCHW_OPS = frozenset(
-    "Conv ConvTranspose QLinearConv ConvInteger MaxPool AveragePool GlobalAveragePool GlobalMaxPool LpPool "
-    "BatchNormalization InstanceNormalization GroupNormalization LRN DepthToSpace SpaceToDepth".split()
+    {
+        "Conv",
+        "ConvTranspose",
+        "QLinearConv",
+        "ConvInteger",
+        "MaxPool",
+        "AveragePool",
+        "GlobalAveragePool",
+        "GlobalMaxPool",
+        "LpPool",
+        "BatchNormalization",
+        "InstanceNormalization",
+        "GroupNormalization",
+        "LRN",
+        "DepthToSpace",
+        "SpaceToDepth",
+    }
 )
 _RESHAPING_OPS = frozenset(
-    "Reshape Flatten MatMul Gemm Einsum Squeeze Unsqueeze ArgMax ArgMin ReduceMax ReduceMean Gather GatherND Shape "
-    "Constant Expand Tile ConstantOfShape".split()
+    {
+        "Reshape",
+        "Flatten",
+        "MatMul",
+        "Gemm",
+        "Einsum",
+        "Squeeze",
+        "Unsqueeze",
+        "ArgMax",
+        "ArgMin",
+        "ReduceMax",
+        "ReduceMean",
+        "Gather",
+        "GatherND",
+        "Shape",
+        "Constant",
+        "Expand",
+        "Tile",
+        "ConstantOfShape",
+    }
 )
+_LAYOUT_OF_AXES: dict[tuple[int, ...], Layout] = {(0, 1, 2, 3): "NCHW", (0, 2, 3, 1): "NHWC"}
 _TO_NHWC, _TO_NCHW = [0, 2, 3, 1], [0, 3, 1, 2]
 _IMAGE_DTYPES = {"float32", "float16", "uint8"}
 _AUXILIARY = re.compile(r"(^|[^a-z])(aux|auxiliary|deep_?supervision)", re.IGNORECASE)
@@ -73,6 +108,7 @@ def locate(
     logits: str | None = None,
     layout: Layout | None = None,
     head: Head | None = None,
+    before_argmax: bool = False,
 ) -> Located:
     """Find input and logits.
 
@@ -81,6 +117,7 @@ def locate(
         logits: name of the tensor to take instead of searching the outputs; nothing after or before it is skipped.
         layout: of the logits, where the graph does not tell or tells wrong.
         head: `argmax`, `threshold` or `labels` instead of what type and channels say.
+        before_argmax: of a model that ends in ArgMax take the logits before it, which can be interpolated.
 
     Raises:
         ModelError: nothing fits, or several outputs do; the message lists them and names the flag.
@@ -92,12 +129,17 @@ def locate(
     height, width, channels = shape[1:] if input_layout == "NHWC" else (shape[2], shape[3], shape[1])
     size = (_number(height), _number(width))
 
+    dropped: tuple[str, ...] = ()
     if logits is None:
         output = _segmentation_output(graph)
-        tensor, dropped = _before_needless_ops(output, layout, size, head)
+        tensor = output
+        if before_argmax and (argmax := _argmax_before(output)) is not None and len(_dims(argmax.inputs[0])) == 4:
+            tensor = argmax.inputs[0]
+            dropped = ("ArgMax",)
+        tensor, more = _before_needless_ops(tensor, layout, size, head)
+        dropped += more
     else:
         output = tensor = _tensor(graph, logits)
-        dropped = ()
     dtype = np.dtype(tensor.dtype).name
     rank = len(_dims(tensor))
     found_head = head or _head(tensor, layout, size)
@@ -149,15 +191,13 @@ def input_of(model: onnx.ModelProto) -> tuple[str, Layout]:
 
 
 def _image_input(graph: gs.Graph) -> gs.Variable:
-    fitting = [
-        value for value in graph.inputs if len(_dims(value)) == 4 and _dtype_name(value) in _IMAGE_DTYPES
-    ]
+    fitting = [value for value in graph.inputs if len(_dims(value)) == 4 and _dtype_name(value) in _IMAGE_DTYPES]
     if len(fitting) == 1 and len(graph.inputs) == 1:
         return fitting[0]
     if not fitting:
         raise ModelError(
-            f"the model has no image input: it needs one of four dimensions and type {', '.join(sorted(_IMAGE_DTYPES))}, "
-            f"but has {_listing(graph.inputs)}"
+            f"the model has no image input: it needs one of four dimensions and type "
+            f"{', '.join(sorted(_IMAGE_DTYPES))}, but has {_listing(graph.inputs)}"
         )
     raise ModelError(
         f"the model has {len(graph.inputs)} inputs, {_listing(graph.inputs)}: "
@@ -228,7 +268,8 @@ def _segmentation_output(graph: gs.Graph) -> gs.Variable:
 def _may_be_mask(value: gs.Variable) -> bool:
     """Two axes of more than one pixel, and a type that logits or labels have."""
     dims = _dims(value)
-    ranks = (2, 3, 4) if _dtype_name(value).startswith(("int", "uint")) else (4,)
+    labels = _dtype_name(value).startswith(("int", "uint")) or _argmax_before(value) is not None
+    ranks = (2, 3, 4) if labels else (4,)
     return len(dims) in ranks and sum(not isinstance(dim, int) or dim > 1 for dim in dims) >= 2
 
 
@@ -242,7 +283,14 @@ def _without_ancestors(candidates: list[gs.Variable]) -> list[gs.Variable]:
     kept = []
     for value in candidates:
         tensor, from_other = value, False
-        while tensor.inputs and tensor.inputs[0].op in ("Softmax", "Sigmoid", "ArgMax", "Cast", "Squeeze", "Transpose"):
+        while tensor.inputs and tensor.inputs[0].op in (
+            "Softmax",
+            "Sigmoid",
+            "ArgMax",
+            "Cast",
+            "Squeeze",
+            "Transpose",
+        ):
             tensor = tensor.inputs[0].inputs[0]
             from_other = from_other or id(tensor) in names
         if not from_other:
@@ -257,7 +305,7 @@ def _largest(candidates: list[gs.Variable]) -> list[gs.Variable]:
     ):
         return candidates
     channels = {min(_dims(value)[1], _dims(value)[-1]) for value in candidates}
-    areas = [int(np.prod(_dims(value)[1:])) for value in candidates]
+    areas = [math.prod(map(_number, _dims(value)[1:])) for value in candidates]
     if len(channels) != 1 or areas.count(max(areas)) != 1:
         return candidates
     return [candidates[areas.index(max(areas))]]
@@ -304,7 +352,16 @@ def _argmax_before(output: gs.Variable) -> gs.Node | None:
         node = tensor.inputs[0]
         if node.op == "ArgMax":
             return node
-        if node.op not in ("Cast", "Squeeze", "Unsqueeze", "Identity", "Reshape", "Transpose", "Resize", "Gather"):
+        if node.op not in (
+            "Cast",
+            "Squeeze",
+            "Unsqueeze",
+            "Identity",
+            "Reshape",
+            "Transpose",
+            "Resize",
+            "Gather",
+        ):
             return None
         tensor = node.inputs[0]
     return None
@@ -347,7 +404,15 @@ def _after_sigmoid(tensor: gs.Variable) -> bool:
         node = tensor.inputs[0]
         if node.op in ("Sigmoid", "HardSigmoid"):
             return True
-        if node.op not in ("Transpose", "Identity", "Resize", "Cast", "Reshape", "QuantizeLinear", "DequantizeLinear"):
+        if node.op not in (
+            "Transpose",
+            "Identity",
+            "Resize",
+            "Cast",
+            "Reshape",
+            "QuantizeLinear",
+            "DequantizeLinear",
+        ):
             return False
         tensor = node.inputs[0]
     return False
@@ -377,7 +442,7 @@ def _layout_from_graph(tensor: gs.Variable) -> Layout | None:
             return None
         node = tensor.inputs[0]
         if node.op in _NCHW_OPS:
-            return {(0, 1, 2, 3): "NCHW", (0, 2, 3, 1): "NHWC"}.get(tuple(axes))  # type: ignore[return-value]
+            return _LAYOUT_OF_AXES.get(tuple(axes))
         if node.op in _RESHAPING_OPS:
             return None
         if node.op == "Transpose":

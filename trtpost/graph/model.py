@@ -57,7 +57,12 @@ def normalized(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
         copy.ir_version = max(copy.ir_version, FUNCTION_IR_VERSION)
         onnx.checker.check_model(copy)
         return onnx.shape_inference.infer_shapes(copy, data_prop=True)
-    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, RuntimeError, ValueError) as error:
+    except (
+        onnx.checker.ValidationError,
+        onnx.shape_inference.InferenceError,
+        RuntimeError,
+        ValueError,
+    ) as error:
         raise ModelError(f"{name} is not a valid ONNX model: {reason(error)}") from None
 
 

@@ -40,9 +40,6 @@ def with_float_quantization(model: onnx.ModelProto) -> onnx.ModelProto:
         elif node.op == "Cast" and node.attrs["to"] == onnx.TensorProto.UINT8 and id(node.outputs[0]) not in outputs:
             node.attrs["to"] = onnx.TensorProto.FLOAT  # whole numbers from 0 to 255 already
             node.outputs[0].dtype = np.dtype(np.float32)
-    for value in graph.tensors().values():
-        if isinstance(value, gs.Variable) and value.dtype == np.uint8 and value.inputs and id(value) not in outputs:
-            value.dtype = np.dtype(np.float32)
     graph.cleanup().toposort()
     return onnx.shape_inference.infer_shapes(gs.export_onnx(graph, do_type_check=False))
 
@@ -67,6 +64,7 @@ def _quantize(graph: gs.Graph, node: gs.Node) -> None:
     value, scale, zero, dtype = _operands(node)
     result = node.outputs[0]
     node.outputs.clear()
+    result.dtype = np.dtype(np.float32)
     limits = np.iinfo(dtype)
     steps = _node(graph, "Round", [_node(graph, "Div", [value, _constant(result, "scale", scale)])])
     shifted = _node(graph, "Add", [steps, _constant(result, "zero", zero)])

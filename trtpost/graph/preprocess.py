@@ -15,9 +15,7 @@ from trtpost.spec import Layout, Pre
 _ELEMENTS = {"float32": (1, "float"), "float16": (10, "float16"), "uint8": (2, "uint8")}
 
 
-def pixel_model(
-    pre: Pre, *, layout: Layout, dtype: str, batch: int | str, resize: bool, opset: int
-) -> onnx.ModelProto:
+def pixel_model(pre: Pre, *, layout: Layout, dtype: str, batch: int | str, resize: bool, opset: int) -> onnx.ModelProto:
     """The preprocessing as a model of its own: `image` uint8 [N, h, w, C] to `pixels` as the network takes them.
 
     Args:
@@ -47,14 +45,16 @@ def pixel_model(
             "batch = Slice (shape, zero, one)",
             f"network_size = Constant <value_ints = [{pre.height}, {pre.width}, {depth}]> ()",
             "sizes = Concat <axis = 0> (batch, network_size)",
-            'stretched = Resize <mode = "linear", coordinate_transformation_mode = "half_pixel"> '
-            "(as_float, , , sizes)",
+            'stretched = Resize <mode = "linear", coordinate_transformation_mode = "half_pixel"> (as_float, , , sizes)',
             "levels = Round (stretched)",
             "output_size = Slice (shape, one, three)",
         ]
         current = "levels"
     if pre.channels == "bgr":
-        steps += ["reversed = Constant <value_ints = [2, 1, 0]> ()", f"bgr = Gather <axis = 3> ({current}, reversed)"]
+        steps += [
+            "reversed = Constant <value_ints = [2, 1, 0]> ()",
+            f"bgr = Gather <axis = 3> ({current}, reversed)",
+        ]
         current = "bgr"
     used = []
     if not pre.is_identity:

@@ -1,0 +1,41 @@
+# Everything runs in .venv, which the first target that needs it creates.
+PYTHON ?= python3
+BIN := .venv/bin
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+.venv/installed: pyproject.toml
+	@echo "== creating .venv and installing trtpost with TensorFlow and TensorRT for RTX (a minute or two)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --upgrade pip
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+.PHONY: setup
+setup: .venv/installed ## create .venv with everything that demo and test need
+
+.PHONY: demo
+demo: setup ## build two models from TensorFlow, segment a portrait and a 12-megapixel scene
+	@$(BIN)/python scripts/demo.py
+
+.PHONY: test
+test: setup ## run the tests
+	@echo "== running the tests (a few minutes)"
+	@$(BIN)/python -m pytest
+
+.PHONY: lint
+lint: setup ## check style and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+.PHONY: models
+models: setup ## train the scenes network again (a few minutes)
+	@$(BIN)/python models/train.py
+
+.PHONY: clean
+clean: ## remove .venv, the demo's files and caches
+	rm -rf .venv demo build .pytest_cache .mypy_cache .ruff_cache .hypothesis models/downloads

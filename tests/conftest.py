@@ -1,0 +1,60 @@
+"""What the tests share: real models and photos, converted once, and skipping that CI turns into failing."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from pathlib import Path
+from types import ModuleType
+
+import onnx
+import pytest
+
+from trtpost.builder import build
+from trtpost.bundle import Bundle
+from trtpost.convert import convert
+
+STRICT = bool(os.environ.get("TRTPOST_STRICT"))
+SHARED = Path(__file__).parents[2] / "shared"
+
+
+def skip(reason: str) -> None:
+    """Skip, or fail where the environment promises that nothing is missing."""
+    if STRICT:
+        pytest.fail(f"would skip, but TRTPOST_STRICT is set: {reason}")
+    pytest.skip(reason)
+
+
+def package(name: str) -> ModuleType:
+    """An optional package, or a skip."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        skip(f"{name} is not installed")
+        raise
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of real models and photos beside the project."""
+    if not SHARED.is_dir():
+        skip("real models and photos (../shared) are not here")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def built(shared: Path, tmp_path_factory: pytest.TempPathFactory):
+    """Builds bundles of the shared models; converts each model once."""
+    folder = tmp_path_factory.mktemp("built")
+    bundles: dict[tuple, Bundle] = {}
+
+    def get(model: str, **settings: object) -> Bundle:
+        key = (model, *sorted(settings.items()))
+        if key not in bundles:
+            source = folder / f"{Path(model).stem}.onnx"
+            if not source.is_file():
+                onnx.save(convert(shared / "models" / model), source)
+            bundles[key] = build(source, folder / f"{len(bundles)}.trtpost", **settings)
+        return bundles[key]
+
+    return get

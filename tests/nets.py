@@ -1,0 +1,54 @@
+"""Small segmentation networks as readable ONNX text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.parser
+
+from trtpost.graph.model import normalized
+
+
+def net(body: str, inputs: str, outputs: str, *, opset: int = 17, **weights: np.ndarray) -> onnx.ModelProto:
+    """A model from the text of its nodes, e.g. `y = Conv (image, k)`, and its weights by name."""
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["" : {opset}]> net ({inputs}) => ({outputs}) {{ {body} }}'
+    )
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(value, name) for name, value in weights.items())
+    return normalized(model, "test net")
+
+
+def kernel(classes: int, channels: int = 3, seed: int = 0) -> np.ndarray:
+    """Weights of a 1x1 convolution, float32 [classes, channels, 1, 1]."""
+    return np.random.default_rng(seed).standard_normal((classes, channels, 1, 1)).astype(np.float32)
+
+
+def nchw(classes: int = 4, size: str = "8,12", batch: str = "1", **weights: np.ndarray) -> onnx.ModelProto:
+    """NCHW in, NCHW logits out."""
+    return net(
+        "logits = Conv (image, k)",
+        f"float[{batch},3,{size}] image",
+        f"float[{batch},{classes},{size}] logits",
+        k=weights.get("k", kernel(classes)),
+    )
+
+
+def nhwc(classes: int = 4, tail: str = "out = Identity (logits)", out: str | None = None) -> onnx.ModelProto:
+    """NHWC in, NHWC logits, then `tail`, as tf2onnx writes it."""
+    return net(
+        f"""x = Transpose <perm = [0, 3, 1, 2]> (image)
+            y = Conv (x, k)
+            logits = Transpose <perm = [0, 2, 3, 1]> (y)
+            {tail}""",
+        "float[1,8,12,3] image",
+        out or f"float[1,8,12,{classes}] out",
+        k=kernel(classes),
+    )
+
+
+def save(model: onnx.ModelProto, path: Path) -> Path:
+    """Write the model; gives the path."""
+    onnx.save(model, path)
+    return path

@@ -1,0 +1,127 @@
+"""From a model file to a bundle: what is assumed, what is refused, and when there is nothing to do."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from nets import kernel, nchw, net, nhwc, save
+
+from trtpost.builder import BuildOptions, build
+from trtpost.errors import MissingPackageError, ModelError, SpecError
+from trtpost.graph.model import set_metadata
+
+
+@pytest.fixture
+def source(tmp_path):
+    return save(nchw(), tmp_path / "net.onnx")
+
+
+def test_rebuilding_the_same_is_a_no_op(source, tmp_path):
+    first = build(source, tmp_path / "a.trtpost", flavour="none")
+    before = (first.path / "passport.json").stat().st_mtime_ns
+    assert build(source, tmp_path / "a.trtpost", flavour="none") == first
+    assert (first.path / "passport.json").stat().st_mtime_ns == before
+    for change in ({"resize": "bilinear"}, {"normalize": "unit"}):
+        build(source, tmp_path / "a.trtpost", flavour="none", **change)
+        after = (first.path / "passport.json").stat().st_mtime_ns
+        assert after > before
+        before = after
+    onnx.save(nchw(k=kernel(4, seed=9)), source)
+    assert build(source, tmp_path / "a.trtpost", flavour="none").passport.source_sha256 != first.passport.source_sha256
+
+
+def test_a_damaged_bundle_is_built_again(source, tmp_path):
+    bundle = build(source, tmp_path / "a.trtpost", flavour="none")
+    bundle.model.write_bytes(b"")
+    assert build(source, tmp_path / "a.trtpost", flavour="none").model.stat().st_size > 0
+
+
+def test_where_the_normalisation_comes_from(tmp_path):
+    def origin(model, **settings):
+        built = build(save(model, tmp_path / "n.onnx"), tmp_path / "n.trtpost", flavour="none", **settings).passport
+        return built.normalization.split(":")[0], built.pre.mean, built.pre.std
+
+    stated = nchw()
+    set_metadata(stated, {"normalization": json.dumps({"mean": [1, 2, 3], "std": [4, 5, 6]})})
+    inside = net(
+        "s = Div (image, c)\n logits = Conv (s, k)",
+        "float[1,3,8,12] image",
+        "float[1,4,8,12] logits",
+        k=kernel(4),
+        c=np.float32(255),
+    )
+    assert origin(nchw()) == ("ASSUMED", (127.5,), (127.5,))
+    assert origin(stated) == ("the model's metadata", (1, 2, 3), (4, 5, 6))
+    assert origin(stated, normalize="unit") == ("--normalize", (0.0,), (255.0,))
+    assert origin(inside) == ("normalised inside the network", (0.0,), (1.0,))
+
+
+def test_class_names(tmp_path, source):
+    def classes(model=source, **settings):
+        return build(model, tmp_path / "n.trtpost", flavour="none", **settings).passport.classes
+
+    assert classes() == ("class 0", "class 1", "class 2", "class 3")
+    assert classes(labels=tuple("abcd")) == tuple("abcd")
+    with pytest.raises(SpecError, match="4 classes, but 2 class names"):
+        classes(labels=("a", "b"))
+    one_channel = save(nhwc(1, "out = Sigmoid (logits)"), tmp_path / "one.onnx")
+    assert classes(one_channel) == ("background", "foreground")
+    assert classes(one_channel, labels=("cat",)) == ("background", "cat")
+
+
+def test_the_threshold_follows_the_output(tmp_path):
+    probability = save(nhwc(1, "out = Sigmoid (logits)"), tmp_path / "p.onnx")
+    logit = save(nhwc(1), tmp_path / "l.onnx")
+    options = {"flavour": "none"}
+    assert build(probability, tmp_path / "p.trtpost", **options).passport.post.threshold == 0.5
+    assert build(logit, tmp_path / "l.trtpost", **options).passport.post.threshold == 0.0
+    assert build(logit, tmp_path / "l.trtpost", threshold=-1.5, **options).passport.post.threshold == -1.5
+
+
+def test_a_dynamic_network_asks_for_its_size(tmp_path):
+    source = save(nchw(size="height,width"), tmp_path / "net.onnx")
+    with pytest.raises(ModelError, match="--input-size HxW"):
+        build(source, tmp_path / "a.trtpost", flavour="none")
+    bundle = build(source, tmp_path / "a.trtpost", flavour="none", input_size=(16, 24))
+    assert (bundle.passport.pre.height, bundle.passport.pre.width) == (16, 24)
+
+
+def test_a_baked_model_is_not_baked_again(tmp_path, source):
+    bundle = build(source, tmp_path / "a.trtpost", flavour="none")
+    with pytest.raises(ModelError, match="baked already"):
+        build(bundle.model, tmp_path / "b.trtpost")
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"lowering": "outline"}, "lowering"),
+        ({"flavour": "lite"}, "flavour"),
+        ({"max_batch": 0}, "max batch"),
+        ({"max_size": (0, 10)}, "max size"),
+        ({"normalize": "wild"}, "normalisation"),
+        ({"resize": "bicubic"}, "resize"),
+        ({"match": "caffe"}, "match"),
+    ],
+)
+def test_options_without_meaning(settings, says):
+    with pytest.raises(SpecError, match=says):
+        BuildOptions(**settings)
+
+
+def test_inline_lowering_leaves_standard_ops_only(tmp_path, source):
+    bundle = build(source, tmp_path / "a.trtpost", flavour="none", lowering="inline")
+    model = onnx.load(bundle.model)
+    assert not model.functions
+    assert {node.domain for node in model.graph.node} <= {"", "ai.onnx"}
+
+
+def test_a_missing_tensorrt_is_named_and_nothing_is_written(tmp_path, source, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorrt", None)
+    with pytest.raises(MissingPackageError, match=r"trtpost\[tensorrt\]"):
+        build(source, tmp_path / "a.trtpost", flavour="tensorrt")
+    assert not (tmp_path / "a.trtpost").exists()

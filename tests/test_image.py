@@ -1,0 +1,147 @@
+"""Photos of every kind in, masks and overlays out."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from trtpost.errors import ImageError
+from trtpost.image import check_photo, overlay, palette, read_photo, write_mask, write_picture
+
+RNG = np.random.default_rng(0)
+PHOTO = RNG.integers(0, 256, (30, 20, 3), np.uint8)
+
+
+def encoded(image: Image.Image, kind: str = "PNG", **options) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, kind, **options)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_exif_orientation(orientation):
+    upright = Image.fromarray(PHOTO)
+    # how a camera that was held that way stores the picture
+    stored = {
+        1: upright,
+        2: upright.transpose(Image.Transpose.FLIP_LEFT_RIGHT),
+        3: upright.transpose(Image.Transpose.ROTATE_180),
+        4: upright.transpose(Image.Transpose.FLIP_TOP_BOTTOM),
+        5: upright.transpose(Image.Transpose.TRANSPOSE),
+        6: upright.transpose(Image.Transpose.ROTATE_90),
+        7: upright.transpose(Image.Transpose.TRANSVERSE),
+        8: upright.transpose(Image.Transpose.ROTATE_270),
+    }[orientation]
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    np.testing.assert_array_equal(read_photo(encoded(stored, exif=exif)), PHOTO)
+
+
+@pytest.mark.parametrize("mode", ["L", "P", "RGBA", "LA", "1", "CMYK"])
+def test_modes_become_rgb(mode):
+    image = Image.fromarray(PHOTO).convert(mode)
+    read = read_photo(encoded(image, "TIFF" if mode == "CMYK" else "PNG"))
+    assert read.shape == (30, 20, 3)
+    np.testing.assert_array_equal(read, np.asarray(image.convert("RGB")))
+
+
+def test_16_bit_grayscale_keeps_256_levels():
+    levels = (np.arange(256, dtype=np.uint16) * 257).reshape(16, 16)
+    assert len(np.unique(read_photo(encoded(Image.fromarray(levels))))) == 256
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"this is text", "not an image"),
+        (encoded(Image.fromarray(PHOTO.repeat(20, 0)), "JPEG")[:-3000], "damaged or cut short"),
+        (encoded(Image.fromarray(PHOTO))[:400], "damaged or cut short"),
+    ],
+)
+def test_damaged_images_are_refused(tmp_path, content, says):
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(content)
+    with pytest.raises(ImageError, match=says) as caught:
+        read_photo(path)
+    assert str(path) in str(caught.value)
+
+
+def test_missing_empty_and_folder(tmp_path):
+    with pytest.raises(ImageError, match="no such image"):
+        read_photo(tmp_path / "missing.jpg")
+    (tmp_path / "empty.jpg").touch()
+    with pytest.raises(ImageError, match="zero bytes"):
+        read_photo(tmp_path / "empty.jpg")
+    with pytest.raises(ImageError, match="is a folder"):
+        read_photo(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros((4, 4), np.uint8),
+        np.zeros((4, 4, 4), np.uint8),
+        np.zeros((4, 4, 3), np.float32),
+        np.zeros((0, 4, 3), np.uint8),
+    ],
+)
+def test_arrays_that_are_no_photos(array):
+    with pytest.raises(ImageError, match="uint8 array of shape"):
+        check_photo(array)
+
+
+def test_masks_are_palette_pngs_of_class_ids(tmp_path):
+    mask = RNG.integers(0, 21, (50, 40)).astype(np.uint8)
+    colours = palette(["background", *"abcdefghijklmnopqrst"])
+    write_mask(mask, tmp_path / "mask.png", colours)
+    with Image.open(tmp_path / "mask.png") as image:
+        assert image.mode == "P"
+        np.testing.assert_array_equal(np.asarray(image), mask)
+        np.testing.assert_array_equal(np.asarray(image.convert("RGB")), colours[mask])
+
+
+def test_wide_masks_are_16_bit(tmp_path):
+    mask = RNG.integers(0, 60_000, (50, 40)).astype(np.int32)
+    write_mask(mask, tmp_path / "mask.png", palette(["a"]))
+    with Image.open(tmp_path / "mask.png") as image:
+        np.testing.assert_array_equal(np.asarray(image), mask)
+
+
+def test_palette_colours_differ():
+    colours = palette([f"{index}" for index in range(60)])
+    assert len(np.unique(colours, axis=0)) == 60
+    assert palette(["background", "a"])[0].tolist() == [0, 0, 0]
+    assert palette(["sky", "a"])[0].any()
+
+
+def test_unwritable_output_leaves_nothing(tmp_path):
+    mask = np.zeros((4, 4), np.uint8)
+    (tmp_path / "file").touch()
+    with pytest.raises(ImageError, match="cannot write"):
+        write_mask(mask, tmp_path / "file" / "mask.png", palette(["a"]))
+    (tmp_path / "taken.png").mkdir()
+    with pytest.raises(ImageError, match="cannot write"):
+        write_mask(mask, tmp_path / "taken.png", palette(["a"]))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "taken.png"]
+    with pytest.raises(ImageError, match="unknown picture format"):
+        write_picture(Image.fromarray(PHOTO), tmp_path / "x.zzz")
+
+
+def test_overlay_tints_classes_and_leaves_the_background():
+    photo = np.full((400, 600, 3), 100, np.uint8)
+    mask = np.zeros((400, 600), np.uint8)
+    mask[300:, 400:] = 1
+    picture = np.asarray(overlay(photo, mask, ["background", "cat"], palette(["background", "cat"])))
+    assert (picture[100:250, 300:390] == 100).all()
+    assert (picture[350, 500] != 100).any()
+    assert (picture[:20, :40] != 100).any(), "the legend"
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 500), (500, 1), (3, 2)])
+def test_overlay_of_tiny_pictures(shape):
+    photo = np.full((*shape, 3), 100, np.uint8)
+    picture = overlay(photo, np.ones(shape, np.uint8), ["background", "cat"], palette(["background", "cat"]))
+    assert picture.size == shape[::-1]
