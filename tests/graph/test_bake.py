@@ -57,9 +57,7 @@ def test_every_form_gives_the_same_mask(make, size, resize):
 
 @pytest.mark.parametrize("opset", [13, 15, 17, 18, 21])
 def test_opsets_from_13_on_stay_as_they_are(opset):
-    model = net(
-        "logits = Conv (image, k)", "float[1,3,8,12] image", "float[1,4,8,12] logits", opset=opset, k=kernel(4)
-    )
+    model = net("logits = Conv (image, k)", "float[1,3,8,12] image", "float[1,4,8,12] logits", opset=opset, k=kernel(4))
     for size in ("runtime", "image"):
         for resize in ("nearest", "bilinear"):
             result, _ = baked(model, resize, size)

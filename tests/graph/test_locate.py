@@ -34,9 +34,7 @@ def test_softmax_over_the_wrong_axis_is_kept():
     assert (found.logits, found.layout, found.head) == ("out", "NHWC", "argmax")
 
 
-@pytest.mark.parametrize(
-    ("shape", "layout"), [("float[1,3,12,12] out", "NCHW"), ("float[1,12,12,12] out", "NCHW")]
-)
+@pytest.mark.parametrize(("shape", "layout"), [("float[1,3,12,12] out", "NCHW"), ("float[1,12,12,12] out", "NCHW")])
 def test_the_graph_decides_the_layout_where_the_shape_cannot(shape, layout):
     """Three classes, or as many classes as rows: shapes are ambiguous, convolutions are not."""
     classes = int(shape.split(",")[1])
@@ -121,9 +119,7 @@ def test_a_wrong_name_suggests_the_right_one():
 
 
 def test_a_classifier_is_refused():
-    model = net(
-        "p = GlobalAveragePool (image)\n out = Flatten (p)", "float[1,3,8,12] image", "float[1,3] out"
-    )
+    model = net("p = GlobalAveragePool (image)\n out = Flatten (p)", "float[1,3,8,12] image", "float[1,3] out")
     with pytest.raises(ModelError, match="no output looks like a segmentation head"):
         locate(model)
 

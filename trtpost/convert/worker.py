@@ -40,8 +40,10 @@ def _convert(kind: str, source: str, result: str, opset: int, signature: str | N
     else:
         if path.name == "saved_model.pb":
             path = path.parent
-        function, names = _saved_model(path, signature) if kind == "saved_model" else _keras(path)
+        # the model owns the variables, which the function refers to weakly: it must live until they are frozen
+        owner, function, names = _saved_model(path, signature) if kind == "saved_model" else _keras(path)
         _function(function, names, result, opset)
+        del owner
 
 
 def _tflite(path: Path, result: str, opset: int) -> None:
@@ -55,8 +57,8 @@ def _tflite(path: Path, result: str, opset: int) -> None:
     )
 
 
-def _saved_model(path: Path, signature: str | None) -> tuple[Any, list[str]]:
-    """The function to convert, and the names of its outputs where it has any."""
+def _saved_model(path: Path, signature: str | None) -> tuple[Any, Any, list[str]]:
+    """The model, its function to convert, and the names of the outputs where it has any."""
     import tensorflow as tf
 
     loaded = tf.saved_model.load(str(path))
@@ -75,7 +77,7 @@ def _saved_model(path: Path, signature: str | None) -> tuple[Any, list[str]]:
     else:
         function = _only_concrete_function(loaded)
     outputs = function.structured_outputs
-    return function, sorted(outputs) if isinstance(outputs, dict) else []  # in the order of tf.nest.flatten
+    return loaded, function, sorted(outputs) if isinstance(outputs, dict) else []  # in the order of tf.nest.flatten
 
 
 def _only_concrete_function(loaded: Any) -> Any:
@@ -95,7 +97,7 @@ def _concrete_functions(value: Any) -> list[Any]:
     return list(getattr(function, "concrete_functions", []))
 
 
-def _keras(path: Path) -> tuple[Any, list[str]]:
+def _keras(path: Path) -> tuple[Any, Any, list[str]]:
     import keras
     import tensorflow as tf
 
@@ -114,7 +116,7 @@ def _keras(path: Path) -> tuple[Any, list[str]]:
     function = tf.function(call, autograph=False).get_concrete_function(*specs)
     # Keras 3 calls every output keras_tensor_N; the layer that made it has the name that people know
     layers = {id(tensor): layer.name for layer in model.layers for tensor in tf.nest.flatten(layer.output)}
-    return function, [layers.get(id(tensor), tensor.name) for tensor in tf.nest.flatten(model.outputs)]
+    return model, function, [layers.get(id(tensor), tensor.name) for tensor in tf.nest.flatten(model.outputs)]
 
 
 def _function(function: Any, names: list[str], result: str, opset: int) -> None:

@@ -1,0 +1,166 @@
+"""The command line as people use it: real processes, real exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from nets import nchw, net, save
+from PIL import Image
+
+
+def trtpost(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from trtpost.cli import main; main()", *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A folder with a model, two photos, and a bundle."""
+    save(nchw(), tmp_path / "net.onnx")
+    rng = np.random.default_rng(0)
+    for name in ("a.png", "b.jpg"):
+        Image.fromarray(rng.integers(0, 256, (40, 60, 3), np.uint8)).save(tmp_path / name)
+    done = trtpost("build", "net.onnx", "--flavour", "none", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    return tmp_path
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_build_says_each_step_and_what_is_missing(place):
+    done = trtpost("build", "net.onnx", "--flavour", "none", "--force", cwd=place)
+    assert [line.split()[0] for line in done.stdout.splitlines()[:4]] == ["convert", "locate", "bake", "bundle"]
+    assert "ASSUMED" in done.stdout
+    assert "no TensorRT plan" in done.stdout.splitlines()[-1]
+    again = trtpost("build", "net.onnx", "--flavour", "none", cwd=place)
+    assert "up to date: nothing to do" in again.stdout
+
+
+def test_infer_writes_masks_and_overlays(place):
+    done = trtpost("infer", "a.png", "b.jpg", "-o", "out", "--overlay", cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert files(place / "out") == ["a.mask.png", "a.overlay.png", "b.mask.png", "b.overlay.png"]
+    with Image.open(place / "out/a.mask.png") as mask:
+        assert (mask.mode, mask.size) == ("P", (60, 40))
+    assert "engine net.trtpost on ONNX Runtime" in done.stdout
+    assert "ArgMax+resize" in done.stdout
+
+
+def test_infer_json(place):
+    done = trtpost("infer", "a.png", "missing.png", "--repeat", "3", "--json", cwd=place)
+    assert done.returncode == 1
+    answer = json.loads(done.stdout)
+    good, bad = answer["photos"]
+    assert (good["height"], good["width"]) == (40, 60)
+    assert sum(good["classes"].values()) == pytest.approx(1, abs=1e-4)
+    assert good["repeated"]["count"] == 3
+    assert "no such image: missing.png" in bad["error"]
+
+
+def test_one_bad_photo_does_not_stop_the_rest(place):
+    (place / "bad.jpg").write_bytes((place / "b.jpg").read_bytes()[:300])
+    done = trtpost("infer", "a.png", "bad.jpg", "b.jpg", "-o", "out", cwd=place)
+    assert done.returncode == 1
+    assert files(place / "out") == ["a.mask.png", "b.mask.png"]
+    assert done.stderr.count("\n") == 1
+    assert "bad.jpg is damaged or cut short" in done.stderr
+
+
+def test_infer_does_not_import_tensorflow(place):
+    code = (
+        "import sys; from trtpost.cli import app; app(['infer', 'a.png'], standalone_mode=False);"
+        "print('heavy:', sorted(set(sys.modules) & {'tensorflow', 'tf2onnx', 'tensorrt_rtx', 'torch', 'cv2'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=place, capture_output=True, text=True, check=False)
+    assert "heavy: []" in done.stdout, done.stdout + done.stderr
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys\nfrom trtpost.cli import app\n"
+        "try: app(['--help'])\nexcept SystemExit: pass\n"
+        "print('heavy:', sorted(set(sys.modules) & {'numpy', 'onnx', 'onnxruntime', 'PIL', 'tensorflow', 'pydantic'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "heavy: []" in done.stdout
+    for verb in ("convert", "build", "infer", "inspect", "doctor"):
+        assert verb in done.stdout
+
+
+def test_inspect_and_doctor(place):
+    bundle = trtpost("inspect", "net.trtpost", cwd=place).stdout
+    assert "trtpost::ArgMaxResize (network/logits, output_size)" in bundle
+    model = trtpost("inspect", "net.onnx", cwd=place).stdout
+    assert "argmax of 'logits' (4 classes, NCHW)" in model
+    alone = trtpost("inspect", "net.trtpost/model.onnx", cwd=place).stdout
+    assert "trtpost::ArgMaxResize" in alone
+    doctor = trtpost("doctor", cwd=place)
+    assert doctor.returncode == 0
+    assert "onnxruntime" in doctor.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("build missing.onnx", "no such model: missing.onnx"),
+        ("build a.png", "unknown model format '.png'"),
+        ("build text.onnx", "text.onnx is not an ONNX model"),
+        ("build flat.onnx", "no output looks like a segmentation head"),
+        ("build net.onnx --logits logit", "did you mean 'logits'"),
+        ("build net.onnx --size image --match pil", "float64 index tables"),
+        ("build net.onnx --size 10", "size must be 'runtime', 'image' or HxW"),
+        ("build net.onnx --labels a.png", "a.png is not a text file"),
+        ("build net.onnx -o text.onnx/b.trtpost", "cannot write the engine bundle"),
+        ("convert net.onnx", "is an ONNX model already"),
+        ("convert a.png", "unknown model format"),
+        ("infer missing.jpg", "no such image: missing.jpg"),
+        ("infer text.onnx", "text.onnx is not an image"),
+        ("infer a.png -e missing.trtpost", "no such engine bundle: missing.trtpost"),
+        ("infer a.png -e net.onnx", "was not baked by trtpost"),
+        ("infer a.png -o text.onnx/out", "cannot write text.onnx/out/a.mask.png"),
+        ("infer a.png b.jpg -o one.png", "give a folder"),
+        ("inspect missing", "no such"),
+        ("inspect .", "not an engine bundle"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_1(place, arguments, says):
+    (place / "text.onnx").write_text("this is no model")
+    save(
+        net("p = GlobalAveragePool (image)\n out = Flatten (p)", "float[1,3,8,12] image", "float[1,3] out"),
+        place / "flat.onnx",
+    )
+    before = files(place)
+    done = trtpost(*arguments.split(), cwd=place)
+    assert done.returncode == 1
+    assert done.stderr.startswith("trtpost: ")
+    assert done.stderr.count("\n") == 1
+    assert says in done.stderr
+    assert files(place) == before
+
+
+@pytest.mark.parametrize(
+    "arguments", ["build", "infer", "frobnicate", "infer a.png --repeat 0", "build net.onnx --fast"]
+)
+def test_wrong_usage_is_exit_code_2(place, arguments):
+    assert trtpost(*arguments.split(), cwd=place).returncode == 2
+
+
+def test_a_damaged_bundle_is_refused(place):
+    model = place / "net.trtpost/model.onnx"
+    model.write_bytes(model.read_bytes()[:-1])
+    done = trtpost("infer", "a.png", cwd=place)
+    assert done.returncode == 1
+    assert "not the file that was built" in done.stderr
+    assert not (place / "a.mask.png").exists()

@@ -1,0 +1,216 @@
+"""`Segmenter`: photos of any size in any form, and real models on real photos."""
+
+from __future__ import annotations
+
+import io
+import threading
+
+import numpy as np
+import pytest
+from conftest import package
+from nets import kernel, nchw, net, nhwc, save
+from PIL import Image
+
+from trtpost import resample
+from trtpost.backends.onnxruntime import OnnxRuntimeEngine
+from trtpost.builder import build
+from trtpost.bundle import load_bundle
+from trtpost.errors import BundleError, ImageError
+from trtpost.segment import Segmenter
+
+RNG = np.random.default_rng(0)
+PHOTO = RNG.integers(0, 256, (37, 53, 3), np.uint8)
+
+
+@pytest.fixture
+def make(tmp_path):
+    def bundle(model=None, **settings):
+        source = save(model or nchw(), tmp_path / "net.onnx")
+        return build(source, tmp_path / f"{len(list(tmp_path.iterdir()))}.trtpost", flavour="none", **settings)
+
+    return bundle
+
+
+def test_a_photo_in_every_form(make, tmp_path):
+    segmenter = Segmenter(make())
+    mask = segmenter(PHOTO).mask
+    assert mask.shape == (37, 53)
+    path = tmp_path / "photo.png"
+    Image.fromarray(PHOTO).save(path)
+    for form in (str(path), path, path.read_bytes(), np.asfortranarray(PHOTO), PHOTO[::-1][::-1]):
+        np.testing.assert_array_equal(segmenter(form).mask, mask)
+
+
+def test_every_size_mode_gives_the_same_mask(make):
+    expected = Segmenter(make())(PHOTO).mask
+    for size in ("image", (37, 53)):
+        np.testing.assert_array_equal(Segmenter(make(size=size))(PHOTO).mask, expected)
+    with pytest.raises(ImageError, match="fixed at 37x53, but the photo has 10x10"):
+        Segmenter(make(size=(37, 53)))(PHOTO[:10, :10])
+
+
+@pytest.mark.parametrize("match", ["tf", "tf1", "opencv", "pil"])
+def test_the_mask_is_the_reference_of_the_logits(make, match):
+    bundle = make(match=match)
+    segmenter, engine = Segmenter(bundle), OnnxRuntimeEngine(bundle)
+    pixels = np.rint(resample.bilinear(PHOTO, (8, 12))).astype(np.uint8)
+    expected = resample.argmax_resize(engine.network(pixels[None]), (37, 53), bundle.passport.post)
+    np.testing.assert_array_equal(segmenter(PHOTO).mask, expected[0])
+
+
+def test_batches_of_any_sizes_equal_single_photos(make):
+    photos = [PHOTO, PHOTO[::-1], PHOTO[:20], PHOTO[:, :9], PHOTO[:20], PHOTO, PHOTO]
+    for batch in ("1", "3", "N"):
+        segmenter = Segmenter(make(nchw(batch=batch), max_batch=2))
+        results = segmenter.batch(photos)
+        assert len(results) == len(photos)
+        for photo, result in zip(photos, results, strict=True):
+            assert result.mask.shape == photo.shape[:2]
+            np.testing.assert_array_equal(result.mask, segmenter(photo).mask)
+    assert segmenter.batch([]) == []
+
+
+def test_one_pixel_photos(make):
+    segmenter = Segmenter(make(resize="bilinear"))
+    for shape in [(1, 1), (1, 500), (301, 1)]:
+        assert segmenter(np.zeros((*shape, 3), np.uint8)).mask.shape == shape
+
+
+def test_gray_networks(make):
+    model = net("logits = Conv (image, k)", "float[1,1,8,12] image", "float[1,4,8,12] logits", k=kernel(4, channels=1))
+    bundle = make(model)
+    assert bundle.passport.pre.channels == "gray"
+    gray = np.repeat(PHOTO[..., :1], 3, axis=2)
+    assert Segmenter(bundle)(gray).mask.shape == (37, 53)
+
+
+def test_one_channel_masks(make):
+    for tail in ("out = Sigmoid (logits)", "out = Identity (logits)"):
+        mask = Segmenter(make(nhwc(1, tail)))(PHOTO).mask
+        assert set(np.unique(mask)) <= {0, 1}
+
+
+def test_results_are_independent(make):
+    segmenter = Segmenter(make())
+    first = segmenter(PHOTO)
+    kept = first.mask.copy()
+    segmenter(255 - PHOTO)
+    np.testing.assert_array_equal(first.mask, kept)
+
+
+def test_threads_share_a_segmenter(make):
+    segmenter = Segmenter(make())
+    photos = [RNG.integers(0, 256, (20 + index, 30, 3), np.uint8) for index in range(40)]
+    serial = [segmenter(photo).mask for photo in photos]
+    parallel: dict[int, np.ndarray] = {}
+
+    def work(start: int) -> None:
+        for index in range(start, len(photos), 4):
+            parallel[index] = segmenter(photos[index]).mask
+
+    threads = [threading.Thread(target=work, args=(start,)) for start in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for index, mask in enumerate(serial):
+        np.testing.assert_array_equal(parallel[index], mask)
+
+
+def test_a_fault_leaves_the_next_call_right(make):
+    segmenter = Segmenter(make())
+    mask = segmenter(PHOTO).mask
+    for bad in (b"no image", np.zeros((3, 3)), "missing.jpg"):
+        with pytest.raises(ImageError):
+            segmenter(bad)
+    np.testing.assert_array_equal(segmenter(PHOTO).mask, mask)
+
+
+def test_a_graph_that_was_inlined_says_what_to_do(make):
+    with pytest.raises(BundleError, match="not baked, or its functions were inlined"):
+        Segmenter(make(lowering="inline"))
+
+
+def test_timing_and_pictures(make):
+    result = Segmenter(load_bundle(make().path))(PHOTO)
+    assert result.timing.network > 0
+    assert result.timing.total >= result.timing.network + result.timing.post
+    assert result.overlay().size == (53, 37)
+
+
+# --- real models on real photos
+
+
+def iou(one: np.ndarray, other: np.ndarray) -> float:
+    return float((one & other).sum() / (one | other).sum())
+
+
+@pytest.mark.parametrize("size", ["runtime", "image"])
+@pytest.mark.parametrize(
+    ("model", "normalize"), [("deeplabv3_257.tflite", None), ("deeplabv3_257_saved_model", "signed")]
+)
+def test_deeplab_equals_its_golden_mask_on_every_pixel(built, shared, model, normalize, size):
+    segmenter = Segmenter(built(model, normalize=normalize, size=size))
+    golden = np.asarray(Image.open(shared / "photos/riders_257_golden.png"))
+    np.testing.assert_array_equal(segmenter(shared / "photos/riders_257.jpg").mask, golden // 10)
+
+
+@pytest.mark.parametrize("resize", ["nearest", "bilinear"])
+def test_quantised_deeplab_finds_the_bird(built, shared, resize):
+    mask = Segmenter(built("deeplabv3_513_uint8.tflite", resize=resize))(shared / "photos/bird.bmp").mask
+    human = np.asarray(Image.open(shared / "photos/bird_mask.bmp"))
+    assert iou(mask == 3, human == 3) >= 0.90
+
+
+def test_quantised_deeplab_equals_tflites_interpreter(built, shared):
+    tf = package("tensorflow")
+    interpreter = tf.lite.Interpreter(str(shared / "models/deeplabv3_513_uint8.tflite"))
+    interpreter.allocate_tensors()
+    photo = np.asarray(Image.open(shared / "photos/bird.bmp"))
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], photo[None])
+    interpreter.invoke()
+    expected = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])[0]
+    mask = Segmenter(built("deeplabv3_513_uint8.tflite"))(photo).mask
+    assert (mask == expected).mean() > 0.998  # the interpreter requantises in integers: last bits differ
+
+
+@pytest.mark.parametrize(("model", "normalize"), [("portrait_256.tflite", "signed"), ("selfie_256.tflite", None)])
+def test_the_person_is_found(built, shared, model, normalize):
+    mask = Segmenter(built(model, normalize=normalize))(shared / "photos/portrait.bmp").mask
+    assert mask.shape == (600, 512)
+    assert 0.4 < mask.mean() < 0.75
+    assert mask[300:, 200:300].mean() > 0.99, "the chest"
+    assert mask[:40, :40].mean() < 0.01, "the corner"
+
+
+def test_both_portrait_models_agree(built, shared):
+    photo = shared / "photos/portrait.bmp"
+    portrait = Segmenter(built("portrait_256.tflite", normalize="signed"))(photo).mask
+    selfie = Segmenter(built("selfie_256.tflite"))(photo).mask
+    assert iou(portrait == 1, selfie == 1) > 0.93
+
+
+@pytest.mark.parametrize("resize", ["nearest", "bilinear"])
+def test_a_cat_at_1080p(built, shared, resize):
+    mask = Segmenter(built("deeplabv3_257.tflite", resize=resize))(shared / "photos/cat_1080p.jpg").mask
+    assert mask.shape == (1080, 1920)
+    assert 0.3 < (mask == 8).mean() < 0.45
+    assert (mask[500:700, 900:1200] == 8).all(), "the cat's face"
+
+
+@pytest.mark.parametrize("resize", ["nearest", "bilinear"])
+def test_a_small_bird_at_20_megapixels(built, shared, resize):
+    mask = Segmenter(built("deeplabv3_513_uint8.tflite", resize=resize))(shared / "photos/nuthatch_20mp.jpg").mask
+    assert mask.shape == (3391, 6028)
+    assert 0.005 < (mask == 3).mean() < 0.03
+    assert (mask[1850:2150, 2550:2850] == 3).mean() > 0.95, "the nuthatch"
+
+
+def test_exif_orientation_turns_the_mask(built, shared):
+    segmenter = Segmenter(built("selfie_256.tflite"))
+    upright = Image.open(shared / "photos/portrait.bmp")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    stream = io.BytesIO()
+    upright.transpose(Image.Transpose.ROTATE_90).save(stream, "PNG", exif=exif)
+    np.testing.assert_array_equal(segmenter(stream.getvalue()).mask, segmenter(np.asarray(upright)).mask)
