@@ -114,7 +114,7 @@ def test_logits_and_their_argmax_are_one_head():
 
 
 def test_a_wrong_name_suggests_the_right_one():
-    with pytest.raises(ModelError, match="no tensor 'logit'.*did you mean 'logits'"):
+    with pytest.raises(ModelError, match=r"no tensor 'logit'.*did you mean 'logits'"):
         locate(nchw(), logits="logit")
 
 
