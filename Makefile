@@ -33,7 +33,7 @@ lint: setup ## check style and types
 	@$(BIN)/mypy
 
 .PHONY: models
-models: setup ## train the scenes network again (a few minutes)
+models: setup ## train the scenes network again (a quarter of an hour on two cores)
 	@$(BIN)/python models/train.py
 
 .PHONY: clean
