@@ -18,6 +18,10 @@ there its rounding goes its own way (51 of the 23,541 size pairs up to 59 -> 399
 
 Bilinear, in float32: `tf`, `torch` and `opencv` put pixels at half-integers (`(j + 0.5) * w / W - 0.5`), `tf1` at
 integers (`j * w / W`), `align_corners` maps the ends onto each other (`j * (w - 1) / (W - 1)`).
+
+Numbers: ties go to the lower class. A NaN loses against every number, and where all classes are NaN the answer is class 0
+(or 0 for a threshold). For interpolation, values are limited to +-2^126, infinities among them, so that infinities
+interpolate like large numbers instead of turning into NaN.
 """
 
 from __future__ import annotations
@@ -96,6 +100,16 @@ def bilinear(array: NDArray[Any], size: tuple[int, int], match: Match = "tf") ->
     return upper
 
 
+LIMIT = np.float32(2.0**126)
+"""The difference of two values within it is still finite."""
+
+
+def limited(values: NDArray[Any]) -> NDArray[np.float32]:
+    """As float32 within +-`LIMIT`; NaN, which loses against everything, becomes `-LIMIT`."""
+    floats = values.astype(np.float32)
+    return np.clip(np.where(np.isnan(floats), -LIMIT, floats), -LIMIT, LIMIT)
+
+
 def labels_of(logits: NDArray[Any], post: Post) -> NDArray[np.int32]:
     """Class ids at the logits' own resolution, int32 [N, h, w].
 
@@ -109,7 +123,7 @@ def labels_of(logits: NDArray[Any], post: Post) -> NDArray[np.int32]:
     if post.head == "threshold":
         above: NDArray[np.bool_] = np.squeeze(logits.astype(np.float32) > np.float32(post.threshold), axis)
         return above.astype(np.int32)
-    best: NDArray[np.int64] = np.argmax(logits, axis)
+    best: NDArray[np.int64] = np.argmax(np.where(np.isnan(logits), -np.inf, logits), axis)
     return best.astype(np.int32)
 
 
@@ -122,7 +136,8 @@ def argmax_resize(logits: NDArray[Any], size: tuple[int, int], post: Post) -> ND
         post: decides everything else.
     """
     if post.resize == "bilinear":
-        rows_first = np.moveaxis(logits, 0, -1) if post.layout == "NHWC" else logits.transpose(2, 3, 1, 0)
+        values = limited(logits)
+        rows_first = np.moveaxis(values, 0, -1) if post.layout == "NHWC" else values.transpose(2, 3, 1, 0)
         resized = bilinear(rows_first, size, post.match)  # [H, W, C, N]
         return labels_of(
             resized.transpose(3, 2, 0, 1) if post.layout == "NCHW" else resized.transpose(3, 0, 1, 2), post

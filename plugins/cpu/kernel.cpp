@@ -1,0 +1,539 @@
+// The fused ArgMax and Resize on the CPU.
+//
+// This file is compiled once for each instruction set (TRTPOST_ISA names the namespace); dispatch.cpp picks one when it
+// runs. Therefore nothing here may be an inline function with external linkage, standard library templates included:
+// the linker would keep one copy for all, built for a processor that may not be there.
+//
+// Work is cut into chunks of source rows. A thread takes a chunk, computes the ArgMax of each source row, and writes the
+// output rows that lie on it while everything is still in the cache. No tensor of logits at output size is ever built.
+
+#include <stdint.h>
+#include <string.h>
+
+#include "../common/cell.h"
+#include "job.h"
+
+#ifndef TRTPOST_ISA
+#define TRTPOST_ISA generic
+#endif
+
+namespace trtpost {
+namespace TRTPOST_ISA {
+namespace {
+
+#if defined(__AVX512F__) && defined(__AVX512BW__)
+constexpr int kLanes = 16;
+#elif defined(__AVX2__)
+constexpr int kLanes = 8;
+#else
+constexpr int kLanes = 4;
+#endif
+typedef float Floats __attribute__((vector_size(kLanes * 4)));
+typedef int32_t Ints __attribute__((vector_size(kLanes * 4)));
+// cells are looked at eight at a time, whatever the vector width
+typedef float Eight __attribute__((vector_size(32)));
+typedef int32_t EightInts __attribute__((vector_size(32)));
+
+template <typename V>
+inline __attribute__((always_inline)) V load(const void *from) {
+  V value;
+  memcpy(&value, from, sizeof value);
+  return value;
+}
+
+template <typename V>
+inline __attribute__((always_inline)) void store(void *to, V value) {
+  memcpy(to, &value, sizeof value);
+}
+
+constexpr float kNothing = -__builtin_inff();
+
+inline __attribute__((always_inline)) Eight limited(Eight value) {
+  const Eight limit = Eight{} + TRTPOST_LIMIT;
+  value = value > -limit ? value : -limit;
+  return value < limit ? value : limit;
+}
+
+// ---- source rows ---------------------------------------------------------------------------------------------------
+
+// One source row: class c at column x is data[c * stride + x].
+struct Row {
+  const float *data;
+  int64_t stride;
+};
+
+// Half to float by integer arithmetic, which every vector unit has.
+inline float from_half(uint16_t bits) {
+  const uint32_t sign = (uint32_t)(bits & 0x8000) << 16, rest = (uint32_t)(bits & 0x7fff) << 13;
+  uint32_t wide = rest + (112u << 23);  // exponent bias 15 to 127
+  const bool special = rest >= (31u << 23), tiny = rest < (1u << 23);
+  wide = special ? wide + (112u << 23) : wide;
+  float normal, denormal = (float)(int32_t)(rest >> 13) * 5.9604644775390625e-8f;  // 2^-24
+  uint32_t denormal_bits;
+  memcpy(&denormal_bits, &denormal, 4);
+  wide = (tiny ? denormal_bits : wide) | sign;
+  memcpy(&normal, &wide, 4);
+  return normal;
+}
+
+template <typename T>
+inline float to_float(T value) { return (float)value; }
+template <>
+inline float to_float<uint16_t>(uint16_t value) { return from_half(value); }
+
+template <typename T>
+inline T element(const char *at) {
+  T value;
+  memcpy(&value, at, sizeof value);
+  return value;
+}
+
+// Planes of float from any type and strides; a block of columns at a time, so that interleaved classes stay in cache.
+template <typename T>
+void convert_row(const Job &job, const char *from, float *planes, int pitch) {
+  constexpr int kBlock = 32;
+  for (int x = 0; x < job.width; x += kBlock) {
+    const int count = job.width - x < kBlock ? job.width - x : kBlock;
+    const char *block = from + x * job.column_stride;
+    for (int c = 0; c < job.channels; ++c) {
+      const char *at = block + c * job.channel_stride;
+      float *to = planes + (int64_t)c * pitch + x;
+      if (job.column_stride == (int64_t)sizeof(T)) {
+        for (int k = 0; k < count; ++k) to[k] = to_float(element<T>(at + k * sizeof(T)));
+      } else {
+        for (int k = 0; k < count; ++k) to[k] = to_float(element<T>(at + k * job.column_stride));
+      }
+    }
+  }
+}
+
+Row source_row(const Job &job, int image, int y, float *planes, int pitch) {
+  const char *from = job.logits + image * job.batch_stride + y * job.row_stride;
+  if (job.type == Type::float32 && job.column_stride == 4 && job.channel_stride % 4 == 0 && (uintptr_t)from % 4 == 0)
+    return {(const float *)from, job.channel_stride / 4};
+  switch (job.type) {
+    case Type::float32: convert_row<float>(job, from, planes, pitch); break;
+    case Type::float16: convert_row<uint16_t>(job, from, planes, pitch); break;
+    case Type::int8: convert_row<int8_t>(job, from, planes, pitch); break;
+    case Type::uint8: convert_row<uint8_t>(job, from, planes, pitch); break;
+    default: break;  // int32 and int64 are labels, never logits
+  }
+  return {planes, pitch};
+}
+
+// ---- ArgMax of a source row ----------------------------------------------------------------------------------------
+
+template <typename L>
+void put_labels(L *labels, const int32_t *index, int count) {
+  for (int x = 0; x < count; ++x) labels[x] = (L)index[x];
+}
+
+// Best and, where asked for, second-best value of each column; ties keep the lower class, NaN never wins.
+template <bool kSecond>
+void best_of_row(Row row, int channels, int width, float *best, float *second, int32_t *index) {
+  constexpr int kBlock = 512;  // best and index of a block stay in the first-level cache while the classes stream by
+  for (int x0 = 0; x0 < width; x0 += kBlock) {
+    const int count = width - x0 < kBlock ? width - x0 : kBlock, whole = count - count % kLanes;
+    float *b = best + x0, *s = second + x0;
+    int32_t *i = index + x0;
+    for (int x = 0; x < count; ++x) b[x] = kNothing, i[x] = 0;
+    if (kSecond) for (int x = 0; x < count; ++x) s[x] = kNothing;
+    for (int c = 0; c < channels; ++c) {
+      const float *plane = row.data + c * row.stride + x0;
+      for (int x = 0; x < whole; x += kLanes) {
+        const Floats value = load<Floats>(plane + x), top = load<Floats>(b + x);
+        const Ints wins = value > top;
+        if (kSecond) {
+          const Floats below = load<Floats>(s + x), loser = wins ? top : value;
+          store(s + x, loser > below ? loser : below);
+        }
+        store(b + x, wins ? value : top);
+        store(i + x, wins ? Ints{} + c : load<Ints>(i + x));
+      }
+      for (int x = whole; x < count; ++x) {
+        const bool wins = plane[x] > b[x];
+        if (kSecond) {
+          const float loser = wins ? b[x] : plane[x];
+          s[x] = loser > s[x] ? loser : s[x];
+        }
+        b[x] = wins ? plane[x] : b[x];
+        i[x] = wins ? c : i[x];
+      }
+    }
+  }
+}
+
+inline uint8_t margin_of(float best, float second, float scale) {
+  const float margin = (best - second) * scale + 0.5f;  // infinite where the second is missing or NaN
+  return margin >= 255.0f ? 255 : margin > 0.0f ? (uint8_t)margin : 0;
+}
+
+template <typename L>
+void labels_of_row(const Job &job, const Scratch &at, char *scratch, int image, int y, Row row, L *labels) {
+  const int width = job.width;
+  if (job.head == Head::labels) {
+    const char *from = job.logits + image * job.batch_stride + y * job.row_stride;
+    for (int x = 0; x < width; ++x) {
+      const char *one = from + x * job.column_stride;
+      switch (job.type) {
+        case Type::uint8: labels[x] = (L)element<uint8_t>(one); break;
+        case Type::int8: labels[x] = (L)element<int8_t>(one); break;
+        case Type::int32: labels[x] = (L)element<int32_t>(one); break;
+        default: labels[x] = (L)element<int64_t>(one); break;
+      }
+    }
+  } else if (job.head == Head::threshold) {
+    for (int x = 0; x < width; ++x) labels[x] = row.data[x] > job.threshold;
+  } else {
+    float *best = (float *)(scratch + at.best), *second = (float *)(scratch + at.second);
+    int32_t *index = (int32_t *)(scratch + at.index);
+    if (job.margin != nullptr) {
+      best_of_row<true>(row, job.channels, width, best, second, index);
+    } else {
+      best_of_row<false>(row, job.channels, width, best, second, index);
+    }
+    put_labels(labels, index, width);
+  }
+  for (int x = width; x < width + kPad; ++x) labels[x] = labels[width - 1];
+}
+
+void margins_of_row(const Job &job, const Scratch &at, char *scratch, Row row, uint8_t *margins) {
+  const float *best = (const float *)(scratch + at.best), *second = (const float *)(scratch + at.second);
+  for (int x = 0; x < job.width; ++x) {
+    if (job.head == Head::threshold) {
+      const float distance = row.data[x] - job.threshold;
+      margins[x] = margin_of(distance < 0 ? -distance : distance, 0.0f, job.margin_scale);
+    } else {
+      margins[x] = margin_of(best[x], second[x], job.margin_scale);
+    }
+  }
+}
+
+// ---- stretching a row of labels ------------------------------------------------------------------------------------
+
+#if defined(__GNUC__) && !defined(__clang__) && (defined(__SSSE3__) || defined(__aarch64__))
+#define TRTPOST_SHUFFLE 1
+typedef uint8_t Bytes __attribute__((vector_size(16)));
+#endif
+
+template <typename L>
+void stretch(const Job &job, const L *source, L *target) {
+  const int width = job.target_width;
+  int j = 0;
+#ifdef TRTPOST_SHUFFLE
+  // upscaling: sixteen outputs come from at most sixteen neighbouring bytes, so one shuffle makes them
+  if (sizeof(L) == 1 && job.shuffles != nullptr) {
+    for (; j + 16 <= width; j += 16) {
+      const Bytes from = load<Bytes>(source + job.shuffle_bases[j / 16]), order = load<Bytes>(job.shuffles + j);
+      store(target + j, __builtin_shuffle(from, order));
+    }
+  }
+#endif
+  for (; j < width; ++j) target[j] = source[job.columns[j]];
+}
+
+// ---- bilinear by the cell rule -------------------------------------------------------------------------------------
+
+// Byte k of spread[bits] is 255 where bit k is set.
+struct SpreadTable {
+  uint64_t bytes[256];
+  constexpr SpreadTable() : bytes() {
+    for (int bits = 0; bits < 256; ++bits)
+      for (int k = 0; k < 8; ++k)
+        if (bits >> k & 1) bytes[bits] |= (uint64_t)255 << (8 * k);
+  }
+};
+constexpr SpreadTable kSpread;
+
+// One bit for each of eight comparisons.
+inline __attribute__((always_inline)) unsigned bits_of(EightInts mask) {
+#if defined(__AVX2__)
+  return (unsigned)__builtin_ia32_movmskps256((Eight)mask);
+#elif defined(__SSE2__)
+  typedef float Four __attribute__((vector_size(16)));
+  Four halves[2];
+  memcpy(halves, &mask, sizeof halves);
+  return (unsigned)__builtin_ia32_movmskps(halves[0]) | (unsigned)__builtin_ia32_movmskps(halves[1]) << 4;
+#else
+  mask &= EightInts{1, 2, 4, 8, 16, 32, 64, 128};
+  unsigned bits = 0;
+  for (int k = 0; k < 8; ++k) bits |= (unsigned)mask[k];
+  return bits;
+#endif
+}
+
+// Write `count` (at most 8) labels: `yes` where the bit is set, `no` elsewhere; `room` for eight is in this row.
+inline void put_two(uint8_t *to, unsigned bits, int count, int yes, int no, bool room) {
+  if (room && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__) {
+    const uint64_t chosen = kSpread.bytes[bits & 255], ones = 0x0101010101010101ull;
+    const uint64_t value = (chosen & (ones * (uint64_t)yes)) | (~chosen & (ones * (uint64_t)no));
+    const uint64_t inside = count < 8 ? ((uint64_t)1 << (8 * count)) - 1 : ~(uint64_t)0;
+    store(to, (value & inside) | (load<uint64_t>(to) & ~inside));
+  } else {
+    for (int k = 0; k < count; ++k) to[k] = (uint8_t)(bits >> k & 1 ? yes : no);
+  }
+}
+inline void put_two(int32_t *to, unsigned bits, int count, int yes, int no, bool) {
+  for (int k = 0; k < count; ++k) to[k] = bits >> k & 1 ? yes : no;
+}
+
+struct Corners {
+  float a, b, c, d;  // upper left, upper right, lower left, lower right
+};
+
+inline Corners corners_of(Row upper, Row lower, int c, int x, int next) {
+  const float *u = upper.data + c * upper.stride, *l = lower.data + c * lower.stride;
+  return {trtpost_limited(u[x]), trtpost_limited(u[next]), trtpost_limited(l[x]), trtpost_limited(l[next])};
+}
+
+// One cell with two classes left, or with a threshold: the sign of one bilinear function decides.
+template <typename L>
+void cell_of_two(const Job &job, Corners edge, int yes, int no, bool or_equal, int first, int last, int left, int right,
+                 L *mask) {
+  for (int j = first; j < last; ++j) {
+    const float weight = job.row_weights[j];
+    const float from = trtpost_lerp(edge.a, edge.c, weight), step = trtpost_lerp(edge.b, edge.d, weight) - from;
+    L *row = mask + (int64_t)j * job.target_width;
+    for (int x = left; x < right; x += 8) {
+      const int count = right - x < 8 ? right - x : 8;
+      const Eight value = from + load<Eight>(job.column_weights + x) * step;
+      const unsigned bits = bits_of(or_equal ? value >= Eight{} : value > Eight{});
+      put_two(row + x, bits, count, yes, no, x + 8 <= job.target_width);
+    }
+  }
+}
+
+// One cell with any number of classes left.
+template <typename L>
+void cell_of_many(const Job &job, Row upper, Row lower, int x0, int next, const int32_t *classes, int count, float *edges,
+                  int first, int last, int left, int right, L *mask) {
+  float *from = edges, *step = edges + count;
+  for (int j = first; j < last; ++j) {
+    const float weight = job.row_weights[j];
+    for (int k = 0; k < count; ++k) {
+      const Corners edge = corners_of(upper, lower, classes[k], x0, next);
+      from[k] = trtpost_lerp(edge.a, edge.c, weight);
+      step[k] = trtpost_lerp(edge.b, edge.d, weight) - from[k];
+    }
+    L *row = mask + (int64_t)j * job.target_width;
+    for (int x = left; x < right; x += 8) {
+      const Eight across = load<Eight>(job.column_weights + x);
+      Eight best = from[0] + across * step[0];
+      EightInts index = EightInts{} + classes[0];
+      for (int k = 1; k < count; ++k) {
+        const Eight value = from[k] + across * step[k];
+        const EightInts wins = value > best;
+        best = wins ? value : best;
+        index = wins ? EightInts{} + classes[k] : index;
+      }
+      const int stop = right - x < 8 ? right - x : 8;
+      for (int k = 0; k < stop; ++k) row[x + k] = (L)index[k];
+    }
+  }
+}
+
+// Which classes can win in each of eight neighbouring cells: list and count of each cell whose bit is in `open`.
+void candidates_of(Row upper, Row lower, int channels, int x0, unsigned open, float *highs, int32_t *lists, int *counts) {
+  Eight floor = Eight{} - TRTPOST_LIMIT;
+  for (int c = 0; c < channels; ++c) {
+    const float *u = upper.data + c * upper.stride + x0, *l = lower.data + c * lower.stride + x0;
+    const Eight a = limited(load<Eight>(u)), b = limited(load<Eight>(u + 1));
+    const Eight d = limited(load<Eight>(l)), e = limited(load<Eight>(l + 1));
+    const Eight la = a < b ? a : b, lb = d < e ? d : e, ha = a > b ? a : b, hb = d > e ? d : e;
+    const Eight low = la < lb ? la : lb;
+    floor = low > floor ? low : floor;
+    store(highs + 8 * c, ha > hb ? ha : hb);
+  }
+  for (int k = 0; k < 8; ++k) counts[k] = 0;
+  for (int c = 0; c < channels; ++c) {
+    unsigned bits = bits_of(load<Eight>(highs + 8 * c) >= floor) & open;
+    while (bits) {
+      const int k = __builtin_ctz(bits);
+      bits &= bits - 1;
+      lists[k * channels + counts[k]++] = c;
+    }
+  }
+}
+
+// The output rows between two source rows, which are equal where y is the last.
+template <typename L>
+void band(const Job &job, const Scratch &at, char *scratch, Row upper, Row lower, const L *upper_labels,
+          const L *lower_labels, int first, int last, L *mask) {
+  const int width = job.width;
+  L *row = mask + (int64_t)first * job.target_width;
+  stretch(job, upper_labels, row);
+  for (int j = first + 1; j < last; ++j) memcpy(mask + (int64_t)j * job.target_width, row, job.target_width * sizeof(L));
+
+  float *highs = (float *)(scratch + at.highs), *edges = (float *)(scratch + at.edges);
+  int32_t *lists = (int32_t *)(scratch + at.candidates);
+  int counts[8];
+  for (int x0 = 0; x0 < width; x0 += 8) {
+    unsigned open = 0;
+    for (int k = 0; k < 8; ++k) {  // labels are padded with the last one, so the last cell sees itself
+      const L one = upper_labels[x0 + k];
+      const bool agree = (one == upper_labels[x0 + k + 1]) & (one == lower_labels[x0 + k]) & (one == lower_labels[x0 + k + 1]);
+      open |= (unsigned)!agree << k;
+    }
+    if (open == 0) continue;
+    Row u = upper, l = lower;
+    int shift = 0;  // where the block begins in u and l
+    if (x0 + 9 > width) {
+      float *tails[2] = {(float *)(scratch + at.tail[0]), (float *)(scratch + at.tail[1])};
+      for (int c = 0; c < job.channels; ++c) {
+        for (int k = 0; k < 16; ++k) {
+          const int x = x0 + k < width ? x0 + k : width - 1;
+          tails[0][16 * c + k] = upper.data[c * upper.stride + x];
+          tails[1][16 * c + k] = lower.data[c * lower.stride + x];
+        }
+      }
+      u = {tails[0], 16}, l = {tails[1], 16}, shift = x0;
+    }
+    const bool two = job.head == Head::threshold || job.channels == 2;
+    if (!two) candidates_of(u, l, job.channels, x0 - shift, open, highs, lists, counts);
+    while (open) {
+      const int k = __builtin_ctz(open), x = x0 + k;
+      open &= open - 1;
+      if (x >= width) break;
+      const int left = job.column_start[x], right = job.column_start[x + 1];
+      if (left == right) continue;
+      if (job.head == Head::threshold) {
+        Corners edge = corners_of(u, l, 0, x - shift, x - shift + 1);
+        edge.a -= job.threshold, edge.b -= job.threshold, edge.c -= job.threshold, edge.d -= job.threshold;
+        cell_of_two(job, edge, 1, 0, false, first, last, left, right, mask);
+        continue;
+      }
+      const int32_t pair[2] = {0, 1}, *classes = two ? pair : lists + k * job.channels;
+      const int count = two ? 2 : counts[k];
+      if (count == 2) {
+        const Corners one = corners_of(u, l, classes[0], x - shift, x - shift + 1);
+        const Corners other = corners_of(u, l, classes[1], x - shift, x - shift + 1);
+        const Corners edge = {one.a - other.a, one.b - other.b, one.c - other.c, one.d - other.d};
+        cell_of_two(job, edge, classes[0], classes[1], true, first, last, left, right, mask);
+      } else {
+        cell_of_many(job, u, l, x - shift, x - shift + 1, classes, count, edges, first, last, left, right, mask);
+      }
+    }
+  }
+}
+
+// ---- bilinear, every class at every pixel --------------------------------------------------------------------------
+
+template <bool kSecond, typename L>
+void full_row(const Job &job, const Scratch &at, char *scratch, Row upper, Row lower, int j, L *mask, uint8_t *margin) {
+  const int width = job.width, target = job.target_width;
+  float *lerp = (float *)(scratch + at.lerp), *best = (float *)(scratch + at.best), *second = (float *)(scratch + at.second);
+  int32_t *index = (int32_t *)(scratch + at.index);
+  const float down = job.row_weights[j];
+  for (int x = 0; x < target; ++x) best[x] = kNothing, second[x] = kNothing, index[x] = 0;
+  for (int c = 0; c < job.channels; ++c) {
+    const float *u = upper.data + c * upper.stride, *l = lower.data + c * lower.stride;
+    for (int x = 0; x < width; ++x) lerp[x] = trtpost_lerp(trtpost_limited(u[x]), trtpost_limited(l[x]), down);
+    lerp[width] = lerp[width - 1];
+    for (int x = 0; x < target; ++x) {
+      const int from = job.columns[x];
+      const float value = trtpost_lerp(lerp[from], lerp[from + 1], job.column_weights[x]);
+      const bool wins = value > best[x];
+      if (kSecond) {
+        const float loser = wins ? best[x] : value;
+        second[x] = loser > second[x] ? loser : second[x];
+      }
+      best[x] = wins ? value : best[x];
+      index[x] = wins ? c : index[x];
+    }
+  }
+  L *row = mask + (int64_t)j * target;
+  if (job.head == Head::threshold) {
+    for (int x = 0; x < target; ++x) row[x] = best[x] > job.threshold;
+  } else {
+    put_labels(row, index, target);
+  }
+  if (!kSecond) return;
+  uint8_t *margins = margin + (int64_t)j * target;
+  for (int x = 0; x < target; ++x) {
+    const float distance = best[x] - job.threshold;
+    margins[x] = job.head == Head::threshold ? margin_of(distance < 0 ? -distance : distance, 0.0f, job.margin_scale)
+                                             : margin_of(best[x], second[x], job.margin_scale);
+  }
+}
+
+// ---- a chunk of source rows ----------------------------------------------------------------------------------------
+
+template <typename L>
+void nearest_chunk(const Job &job, const Scratch &at, char *scratch, int image, int begin, int end, L *mask,
+                   uint8_t *margin) {
+  L *labels = (L *)(scratch + at.labels[0]);
+  uint8_t *margins = (uint8_t *)(scratch + at.margins);
+  for (int y = begin; y < end; ++y) {
+    const int first = job.row_start[y], last = job.row_start[y + 1];
+    if (first == last) continue;  // downscaling skips rows
+    Row row = {nullptr, 0};
+    if (job.head != Head::labels) row = source_row(job, image, y, (float *)(scratch + at.planes[0]), at.pitch);
+    labels_of_row(job, at, scratch, image, y, row, labels);
+    L *to = mask + (int64_t)first * job.target_width;
+    stretch(job, labels, to);
+    for (int j = first + 1; j < last; ++j) memcpy(mask + (int64_t)j * job.target_width, to, job.target_width * sizeof(L));
+    if (margin == nullptr) continue;
+    margins_of_row(job, at, scratch, row, margins);
+    for (int j = first; j < last; ++j)
+      for (int x = 0; x < job.target_width; ++x) margin[(int64_t)j * job.target_width + x] = margins[job.columns[x]];
+  }
+}
+
+template <typename L>
+void bilinear_chunk(const Job &job, const Scratch &at, char *scratch, int image, int begin, int end, L *mask,
+                    uint8_t *margin) {
+  Row rows[2];
+  int held[2] = {-1, -1};  // source row in each slot; row y lives in slot y % 2
+  for (int y = begin; y < end; ++y) {
+    const int first = job.row_start[y], last = job.row_start[y + 1];
+    if (first == last) continue;
+    const int below = y + 1 < job.height ? y + 1 : y;
+    for (int source = y; source <= below; ++source) {
+      const int slot = source & 1;
+      if (held[slot] == source) continue;
+      rows[slot] = source_row(job, image, source, (float *)(scratch + at.planes[slot]), at.pitch);
+      if (job.cells) labels_of_row(job, at, scratch, image, source, rows[slot], (L *)(scratch + at.labels[slot]));
+      held[slot] = source;
+    }
+    const Row upper = rows[y & 1], lower = rows[below & 1];
+    if (job.cells) {
+      band(job, at, scratch, upper, lower, (L *)(scratch + at.labels[y & 1]), (L *)(scratch + at.labels[below & 1]), first,
+           last, mask);
+    } else {
+      for (int j = first; j < last; ++j) {
+        if (margin != nullptr) {
+          full_row<true>(job, at, scratch, upper, lower, j, mask, margin);
+        } else {
+          full_row<false>(job, at, scratch, upper, lower, j, mask, margin);
+        }
+      }
+    }
+  }
+}
+
+template <typename L>
+void chunk_of(const Job &job, const Scratch &at, char *scratch, int chunk) {
+  const int image = chunk / job.chunks_per_image, begin = chunk % job.chunks_per_image * job.rows_per_chunk;
+  const int end = begin + job.rows_per_chunk < job.height ? begin + job.rows_per_chunk : job.height;
+  const int64_t pixels = (int64_t)image * job.target_height * job.target_width;
+  L *mask = (L *)job.mask + pixels;
+  uint8_t *margin = job.margin == nullptr ? nullptr : job.margin + pixels;
+  if (job.bilinear) {
+    bilinear_chunk(job, at, scratch, image, begin, end, mask, margin);
+  } else {
+    nearest_chunk(job, at, scratch, image, begin, end, mask, margin);
+  }
+}
+
+}  // namespace
+
+void run_chunk(const Job &job, const Scratch &at, char *scratch, int chunk) {
+  if (job.wide) {
+    chunk_of<int32_t>(job, at, scratch, chunk);
+  } else {
+    chunk_of<uint8_t>(job, at, scratch, chunk);
+  }
+}
+
+}  // namespace TRTPOST_ISA
+}  // namespace trtpost

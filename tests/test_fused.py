@@ -1,0 +1,250 @@
+"""The native kernel against the reference and the function body, on shapes, types and values drawn at random."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import onnxruntime
+import pytest
+from conftest import package
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trtpost import fused, resample
+from trtpost.errors import SpecError
+from trtpost.graph.postprocess import node_model
+from trtpost.spec import MATCHES, Post
+
+_cpu = package("trtpost._cpu")
+ISAS = _cpu.isas()
+
+sides = st.one_of(st.integers(1, 5), st.integers(1, 70))
+seeds = st.integers(0, 2**32 - 1)
+
+
+@st.composite
+def cases(draw, resize: str):
+    """(logits, size, post): any head, layout, type, convention, strides, ties and special numbers."""
+    rng = np.random.default_rng(draw(seeds))
+    head = draw(st.sampled_from(["argmax", "threshold", "labels"] if resize == "nearest" else ["argmax", "threshold"]))
+    layout = draw(st.sampled_from(["NCHW", "NHWC"]))
+    channels = draw(st.sampled_from([1, 2, 3, 4, 7, 19, 33, 300])) if head == "argmax" else 1
+    batch, height, width = draw(st.integers(1, 3)), draw(sides), draw(sides)
+    size = (draw(sides), draw(sides))
+    post = Post(
+        head=head,
+        layout=layout,
+        classes={"argmax": channels, "threshold": 2, "labels": draw(st.sampled_from([200, 70_000]))}[head],
+        resize=resize,
+        match=draw(st.sampled_from(MATCHES[resize])),
+        threshold=draw(st.sampled_from([0.0, 0.5, -1.25])),
+    )
+    if head == "labels":
+        dtype = np.dtype(draw(st.sampled_from(fused.LABEL_TYPES)))
+        array = rng.integers(0, min(post.classes, np.iinfo(dtype).max), (batch, height, width)).astype(dtype)
+    else:
+        dtype = np.dtype(draw(st.sampled_from(fused.LOGIT_TYPES)))
+        array = rng.standard_normal((batch, channels, height, width)) * 3
+        if draw(st.booleans()):  # coarse values tie often, smooth ones leave cells whole
+            array = np.round(array[..., : 1 + width // 4].repeat(4, axis=-1)[..., :width])
+        array = array.astype(dtype) if dtype.kind == "f" else np.clip(array * 20, 0, 100).astype(dtype)
+        if dtype.kind == "f" and draw(st.booleans()):
+            special = rng.random(array.shape)
+            array[special < 0.05] = np.nan
+            array[(special > 0.05) & (special < 0.08)] = np.inf
+            array[special > 0.97] = -np.inf
+        if layout == "NHWC":
+            array = np.ascontiguousarray(array.transpose(0, 2, 3, 1))
+    for axis in range(array.ndim):  # strides of every kind
+        if draw(st.integers(0, 5)) == 0:
+            array = np.flip(array.repeat(2, axis), axis)[(slice(None),) * axis + (slice(None, None, 2),)]
+    return array, size, post
+
+
+@settings(deadline=None, max_examples=600)
+@given(case=cases("nearest"), threads=st.integers(1, 3), isa=st.sampled_from(ISAS))
+def test_nearest_equals_the_reference_on_every_pixel(case, threads, isa):
+    logits, size, post = case
+    mask = fused.argmax_resize(logits, size, post, threads=threads, isa=isa)
+    assert mask.dtype == (np.int32 if post.wide else np.uint8)
+    np.testing.assert_array_equal(mask, resample.argmax_resize(logits, size, post))
+
+
+@settings(deadline=None, max_examples=600)
+@given(case=cases("bilinear"), threads=st.integers(1, 3), isa=st.sampled_from(ISAS), full=st.booleans())
+def test_bilinear_equals_the_reference_but_for_rounding(case, threads, isa, full):
+    logits, size, post = case
+    mask = fused.argmax_resize(logits, size, post, threads=threads, isa=isa, full=full)
+    clear = clear_pixels(logits, size, post)
+    np.testing.assert_array_equal(mask[clear], resample.argmax_resize(logits, size, post)[clear])
+
+
+def clear_pixels(logits: np.ndarray, size: tuple[int, int], post: Post) -> np.ndarray:
+    """Where the two best values (or value and threshold) differ by more than rounding, or are all equal."""
+    channels = 1 if post.layout == "NCHW" else 3
+    planes = resample.limited(np.moveaxis(logits.astype(np.float32), channels, 1)).transpose(2, 3, 1, 0)
+    resized = resample.bilinear(planes, size, post.match).transpose(3, 2, 0, 1)
+    # the error of an interpolated value scales with the corners it comes from
+    magnitude = resample.bilinear(np.abs(planes), size, post.match).transpose(3, 2, 0, 1).max(1)
+    tolerance = 8 * np.finfo(np.float32).eps * magnitude
+    if post.head == "threshold":
+        return np.abs(resized[:, 0] - np.float32(post.threshold)) > tolerance + 1e-6
+    if resized.shape[1] == 1:
+        return np.ones(resized[:, 0].shape, bool)
+    ordered = np.sort(resized, axis=1)
+    return ordered[:, -1] - ordered[:, -2] > tolerance
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("resize", ["nearest", "bilinear"])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_the_function_body_agrees(layout, resize, isa):
+    rng = np.random.default_rng(5)
+    for match in MATCHES[resize]:
+        if match in ("opencv", "pil"):
+            continue
+        post = Post(layout=layout, resize=resize, match=match, classes=19)
+        shape = ("N", "C", "h", "w") if layout == "NCHW" else ("N", "h", "w", "C")
+        session = onnxruntime.InferenceSession(node_model(post, 1, shape, 17).SerializeToString())
+        for size in [(97, 131), (3, 200), (11, 5)]:
+            logits = rng.standard_normal((2, 19, 17, 23)).astype(np.float32)
+            logits = logits if layout == "NCHW" else np.ascontiguousarray(logits.transpose(0, 2, 3, 1))
+            (body,) = session.run(None, {"logits": logits, "output_size": np.array(size)})
+            mask = fused.argmax_resize(logits, size, post, isa=isa)
+            clear = clear_pixels(logits, size, post) if resize == "bilinear" else np.ones(mask.shape, bool)
+            np.testing.assert_array_equal(mask[clear], body[clear])
+
+
+def test_all_instruction_sets_agree_on_every_pixel():
+    rng = np.random.default_rng(6)
+    logits = resample.bilinear(rng.standard_normal((9, 13, 19)).astype(np.float32), (90, 130))
+    logits = np.ascontiguousarray(logits.transpose(2, 0, 1))[None]
+    for resize in ("nearest", "bilinear"):
+        masks = [fused.argmax_resize(logits, (501, 777), Post(classes=19, resize=resize), isa=isa) for isa in ISAS]
+        for mask in masks[1:]:
+            np.testing.assert_array_equal(mask, masks[0])
+
+
+GOLDEN = {
+    # upper row 9 0, lower row 0 0: class 1 wherever its interpolated 9 is more than class 0's constant 4
+    ("nearest", "tf"): [[1, 0, 0], [0, 0, 0], [0, 0, 0]],  # rows and columns 0 1 1
+    ("nearest", "tf1"): [[1, 1, 0], [1, 1, 0], [0, 0, 0]],  # 0 0 1
+    ("nearest", "torch"): [[1, 1, 0], [1, 1, 0], [0, 0, 0]],
+    ("nearest", "opencv"): [[1, 1, 0], [1, 1, 0], [0, 0, 0]],
+    ("nearest", "pil"): [[1, 0, 0], [0, 0, 0], [0, 0, 0]],
+    ("bilinear", "tf"): [[1, 1, 0], [1, 0, 0], [0, 0, 0]],  # weights 0 1/2 1: 9, 4.5, 0; centre 2.25
+    ("bilinear", "torch"): [[1, 1, 0], [1, 0, 0], [0, 0, 0]],
+    ("bilinear", "opencv"): [[1, 1, 0], [1, 0, 0], [0, 0, 0]],
+    ("bilinear", "tf1"): [[1, 0, 0], [0, 0, 0], [0, 0, 0]],  # weights 0 2/3 1: 9, 3, 0
+    ("bilinear", "align_corners"): [[1, 1, 0], [1, 0, 0], [0, 0, 0]],  # weights 0 1/2 1
+}
+
+
+@pytest.mark.parametrize(("resize", "match"), GOLDEN)
+def test_two_by_two_to_three_by_three(resize, match):
+    logits = np.array([[[[4, 4], [4, 4]], [[9, 0], [0, 0]]]], np.float32)
+    post = Post(resize=resize, match=match)
+    assert fused.argmax_resize(logits, (3, 3), post)[0].tolist() == GOLDEN[resize, match]
+    assert resample.argmax_resize(logits, (3, 3), post)[0].tolist() == GOLDEN[resize, match]
+
+
+def test_the_margin_is_best_minus_second():
+    rng = np.random.default_rng(7)
+    logits = rng.standard_normal((2, 5, 13, 11)).astype(np.float32)
+    for resize in ("nearest", "bilinear"):
+        post = Post(classes=5, resize=resize)
+        margin = np.empty((2, 40, 60), np.uint8)
+        mask = fused.argmax_resize(logits, (40, 60), post, margin=margin)
+        if resize == "nearest":
+            rows, columns = resample.nearest_index(13, 40, "tf"), resample.nearest_index(11, 60, "tf")
+            values = logits[:, :, rows[:, None], columns]
+        else:
+            values = resample.bilinear(logits.transpose(2, 3, 1, 0), (40, 60)).transpose(3, 2, 0, 1)
+        ordered = np.sort(values, axis=1)
+        expected = np.clip(np.floor((ordered[:, -1] - ordered[:, -2]) * fused.MARGIN_SCALE + 0.5), 0, 255)
+        assert np.abs(margin - expected).max() <= 1
+        assert (margin == expected).mean() > 0.999
+        np.testing.assert_array_equal(mask[margin > 0], values.argmax(1)[margin > 0])
+
+
+def test_the_margin_of_a_threshold():
+    values = np.array([[[[0.5, 1.5], [-0.5, 99.0]]]], np.float32)
+    margin = np.empty((1, 2, 2), np.uint8)
+    fused.argmax_resize(values, (2, 2), Post(head="threshold", threshold=0.5), margin=margin)
+    assert margin.tolist() == [[[0, 16], [16, 255]]]
+
+
+def test_special_numbers():
+    nan, inf = np.nan, np.inf
+    logits = np.array([[nan, 1, 2], [nan, nan, nan], [-inf, -inf, nan], [inf, nan, inf], [nan, -inf, -5]], np.float32)
+    expected = [2, 0, 0, 0, 2]
+    planar = logits.T[None, :, :, None]
+    for resize in ("nearest", "bilinear"):
+        post = Post(classes=3, resize=resize)
+        assert fused.argmax_resize(planar, (5, 1), post)[0, :, 0].tolist() == expected
+        assert resample.argmax_resize(planar, (5, 1), post)[0, :, 0].tolist() == expected
+
+
+def test_many_threads_at_once():
+    rng = np.random.default_rng(8)
+    logits = [rng.standard_normal((1, 7, 20 + k, 30)).astype(np.float32) for k in range(24)]
+    post = Post(classes=7, resize="bilinear")
+    expected = [fused.argmax_resize(one, (100, 90), post) for one in logits]
+    results: dict[int, np.ndarray] = {}
+
+    def work(start: int) -> None:
+        for index in range(start, len(logits), 6):
+            results[index] = fused.argmax_resize(logits[index], (100, 90), post, threads=3)
+
+    workers = [threading.Thread(target=work, args=(start,)) for start in range(6)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    for index, mask in enumerate(expected):
+        np.testing.assert_array_equal(results[index], mask)
+
+
+def test_it_writes_into_the_callers_buffer():
+    logits = np.random.default_rng(0).random((1, 3, 4, 5)).astype(np.float32)
+    out = np.empty((1, 8, 9), np.uint8)
+    assert fused.argmax_resize(logits, (8, 9), Post(classes=3), out=out) is out
+    np.testing.assert_array_equal(out, resample.argmax_resize(logits, (8, 9), Post(classes=3)))
+
+
+@pytest.mark.parametrize(
+    ("logits", "post", "options", "says"),
+    [
+        (np.zeros((1, 3, 4), np.float32), Post(), {}, "4 dimensions"),
+        (np.zeros((1, 3, 0, 4), np.float32), Post(), {}, "non-empty"),
+        (np.zeros((1, 3, 4, 4)), Post(), {}, "not float64"),
+        (np.zeros((1, 3, 4, 4), np.float32), Post(head="threshold"), {}, "one channel"),
+        (np.zeros((1, 300, 4, 4), np.float32), Post(), {}, "300 channels do not fit 2 classes"),
+        (np.zeros((1, 3, 4, 4), np.float32), Post(), {"out": np.zeros((1, 5, 5), np.int32)}, "out must be"),
+        (np.zeros((1, 3, 4, 4), np.float32), Post(), {"out": np.zeros((1, 5, 10), np.uint8)[:, :, ::2]}, "out must be"),
+        (np.zeros((1, 3, 4, 4), np.float32), Post(), {"margin": np.zeros((1, 5, 4), np.uint8)}, "margin must be"),
+        (np.zeros((1, 4, 4), np.int32), Post(head="labels"), {"margin": np.zeros((1, 5, 5), np.uint8)}, "no margin"),
+    ],
+)
+def test_what_does_not_fit_is_refused(logits, post, options, says):
+    with pytest.raises(SpecError, match=says):
+        fused.argmax_resize(logits, (5, 5), post, **options)
+
+
+def test_a_hundred_megapixels_need_the_mask_and_little_more():
+    code = """
+import resource, numpy as np
+from trtpost import fused
+from trtpost.spec import Post
+logits = np.random.default_rng(0).standard_normal((1, 19, 512, 512)).astype(np.float32)
+fused.argmax_resize(logits, (64, 64), Post(classes=19, resize="bilinear"), threads=2)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+mask = fused.argmax_resize(logits, (10_000, 10_000), Post(classes=19, resize="bilinear"), threads=2)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 - mask.nbytes)
+"""
+    import subprocess
+    import sys
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 64 * 2**20
