@@ -54,7 +54,7 @@ def test_the_mask_is_the_reference_of_the_logits(make, match):
     bundle = make(match=match)
     segmenter, engine = Segmenter(bundle), OnnxRuntimeEngine(bundle)
     pixels = np.rint(resample.bilinear(PHOTO, (8, 12))).astype(np.uint8)
-    expected = resample.argmax_resize(engine.network(pixels[None]), (37, 53), bundle.passport.post)
+    expected = resample.argmax_resize(engine.logits(pixels[None]), (37, 53), bundle.passport.post)
     np.testing.assert_array_equal(segmenter(PHOTO).mask, expected[0])
 
 
@@ -88,6 +88,21 @@ def test_one_channel_masks(make):
     for tail in ("out = Sigmoid (logits)", "out = Identity (logits)"):
         mask = Segmenter(make(nhwc(1, tail)))(PHOTO).mask
         assert set(np.unique(mask)) <= {0, 1}
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"resize": "bilinear"}, {"match": "pil"}, {"size": (37, 53)}, {"size": "image"}]
+)
+def test_without_the_native_kernel_the_function_body_gives_the_same_mask(make, monkeypatch, settings):
+    bundle = make(**settings)
+    fast = Segmenter(bundle)
+    monkeypatch.setattr("trtpost.fused.is_available", lambda: False)
+    slow = Segmenter(bundle)
+    assert "fused kernel" in fast.engine
+    assert "function body" in slow.engine
+    assert (fast(PHOTO).mask == slow(PHOTO).mask).mean() > 0.999
+    if settings.get("resize") != "bilinear":
+        np.testing.assert_array_equal(fast(PHOTO).mask, slow(PHOTO).mask)
 
 
 def test_results_are_independent(make):

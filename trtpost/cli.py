@@ -20,6 +20,10 @@ app = typer.Typer(
 )
 
 
+bench = typer.Typer(help="Measure: everybody in one process, in turn.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(bench, name="bench")
+
+
 def main() -> None:
     """Entry point: faults that the user can mend become one sentence and exit code 1."""
     try:
@@ -131,7 +135,7 @@ def infer(
     segmenter = Segmenter(load_bundle(path), threads=threads)
     jobs = inference.plan_jobs(images, output, overlay=overlay)
     warm_up = segmenter.warm_up()
-    with _bar(len(jobs), quiet=as_json) as advance:
+    with _bar(len(jobs), "photos", quiet=as_json) as advance:
         outcomes = []
         for job in jobs:
             outcomes.append(inference.run(segmenter, job, repeat=repeat))
@@ -158,6 +162,33 @@ def inspect(
     from trtpost.report import facts_table
 
     _console().print(facts_table(inspect_path(path, _progress())))
+
+
+@bench.command()
+def post(
+    classes: Annotated[int, typer.Option(min=2, max=256, help="channels of the logits")] = 19,
+    source: Annotated[str, typer.Option(help="HxW of the logits")] = "512x512",
+    size: Annotated[str, typer.Option(help="HxW of the mask")] = "3024x4032",
+    pattern: Annotated[str, typer.Option(help="smooth, as networks give them, or noise")] = "smooth",
+    threads: Annotated[int | None, typer.Option(min=1, help="for everybody [all cores]")] = None,
+    rounds: Annotated[int, typer.Option(min=3, help="runs of each row")] = 15,
+) -> None:
+    """Logits to mask: ours against everything people use, in one process."""
+    from trtpost import report
+    from trtpost.bench.post import bench_post
+    from trtpost.spec import parse_pair
+
+    with _bar(rounds, "rounds", quiet=False) as advance:
+        result = bench_post(
+            classes,
+            parse_pair(source),
+            parse_pair(size),
+            pattern=pattern,  # type: ignore[arg-type]
+            threads=threads,
+            rounds=rounds,
+            advance=advance,
+        )
+    _console().print(report.bench_table(result))
 
 
 @app.command()
@@ -199,7 +230,7 @@ def _say(text: str) -> None:
     print(text)
 
 
-def _bar(total: int, *, quiet: bool) -> Any:
+def _bar(total: int, unit: str, *, quiet: bool) -> Any:
     from trtpost.console import progress_bar
 
-    return progress_bar(_console(), total, quiet=quiet)
+    return progress_bar(_console(), total, unit, quiet=quiet)

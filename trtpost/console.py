@@ -37,12 +37,12 @@ class ConsoleProgress(Progress):
 
 
 @contextmanager
-def progress_bar(console: Console, total: int, *, quiet: bool) -> Iterator[Callable[[], None]]:
-    """A bar over many photos; gives the function that moves it on. One photo, or `quiet`, shows none."""
+def progress_bar(console: Console, total: int, unit: str, *, quiet: bool) -> Iterator[Callable[[], None]]:
+    """A bar over many things; gives the function that moves it on. One thing, or `quiet`, shows none."""
     if quiet or total < 2:
         yield lambda: None
         return
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("photos"), TimeRemainingColumn())
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
     with Bar(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("photos", total=total)
+        task = bar.add_task(unit, total=total)
         yield lambda: bar.advance(task)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 
-from trtpost import cuda
+from trtpost import cuda, fused
 from trtpost.backends import tensorrt
 from trtpost.packages import installed_version
 
@@ -27,6 +27,7 @@ def examine() -> list[Finding]:
     findings = [
         Finding("trtpost", f"{__version__} on Python {platform.python_version()}, {platform.platform()}", True),
         _package("onnxruntime", "runs the baked graph on the CPU", "pip install onnxruntime"),
+        _kernel(),
         _package("tensorflow", "converts TensorFlow models", "pip install 'trtpost[tf]'"),
         _package("tf2onnx", "converts TensorFlow models", "pip install 'trtpost[tf]'"),
         _package("tensorrt", "builds plans on a machine with a GPU", "there: pip install 'trtpost[tensorrt]'"),
@@ -47,8 +48,22 @@ def examine() -> list[Finding]:
         ] or [Finding("GPU", "the driver sees none", False)]
     flavour, why = tensorrt.builder_here()
     findings.append(Finding("build", f"{'engine.plan with ' + flavour if flavour else 'no engine.plan'}: {why}"))
-    findings.append(Finding("infer", "ONNX Runtime on the CPU: trtpost does not run plans on the GPU yet"))
+    tail = "the fused kernel" if fused.is_available() else "the function body"
+    findings.append(Finding("infer", f"ONNX Runtime and {tail} on the CPU: trtpost does not run plans on the GPU yet"))
     return findings
+
+
+def _kernel() -> Finding:
+    if not fused.is_available():
+        return Finding(
+            "fused kernel",
+            "not built; masks come from the function body, several times slower: "
+            "install a C++ compiler, then pip install --force-reinstall trtpost",
+            False,
+        )
+    from trtpost import _cpu
+
+    return Finding("fused kernel", f"built; runs with {_cpu.isas()[0]} on this processor", True)
 
 
 def _package(module: str, purpose: str, installation: str) -> Finding:

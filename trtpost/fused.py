@@ -56,8 +56,9 @@ def argmax_resize(
         size: (H, W) of the mask; `post.size` is not looked at.
         post: decides everything else.
         out: C-contiguous [N, H, W], uint8 (int32 where `post.wide`), to write into.
-        margin: C-contiguous uint8 [N, H, W], to write confidence into: `min(255, round(16 * margin))`, where the margin is
-            the best logit minus the second best, or the distance from the threshold. Costs bilinear the cell rule.
+        margin: C-contiguous uint8 [N, H, W], to write confidence into: `min(255, round(16 * margin))`, where the
+            margin is the best logit minus the second best, or the distance from the threshold. Bilinear then does
+            without the cell rule.
         threads: default all cores that this process may use.
         full: evaluate every class at every pixel instead of following the cell rule: for benchmarks and tests.
         isa: instruction set by name, for tests; default the best that the processor has.
@@ -68,7 +69,7 @@ def argmax_resize(
     Raises:
         SpecError: shape or type does not fit.
     """
-    from trtpost import _cpu  # type: ignore[attr-defined]
+    from trtpost import _cpu
 
     planar = _planar(logits, post)
     dtype = np.dtype(np.int32 if post.wide else np.uint8)

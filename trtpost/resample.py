@@ -19,9 +19,9 @@ there its rounding goes its own way (51 of the 23,541 size pairs up to 59 -> 399
 Bilinear, in float32: `tf`, `torch` and `opencv` put pixels at half-integers (`(j + 0.5) * w / W - 0.5`), `tf1` at
 integers (`j * w / W`), `align_corners` maps the ends onto each other (`j * (w - 1) / (W - 1)`).
 
-Numbers: ties go to the lower class. A NaN loses against every number, and where all classes are NaN the answer is class 0
-(or 0 for a threshold). For interpolation, values are limited to +-2^126, infinities among them, so that infinities
-interpolate like large numbers instead of turning into NaN.
+Numbers: ties go to the lower class. A NaN loses against every number, and where all classes are NaN the answer is
+class 0 (or 0 for a threshold). For interpolation, values are limited to +-2^126, infinities among them, so that
+infinities interpolate like large numbers instead of turning into NaN.
 """
 
 from __future__ import annotations
@@ -78,12 +78,14 @@ def linear_index(
     return lower, upper, position - lower.astype(np.float32)
 
 
-def bilinear(array: NDArray[Any], size: tuple[int, int], match: Match = "tf") -> NDArray[np.float32]:
-    """Bilinear resize of the first two axes, [h, w, ...] to float32 [H, W, ...].
+def bilinear(
+    array: NDArray[Any], size: tuple[int, int], match: Match = "tf", rows: slice = slice(None)
+) -> NDArray[np.float32]:
+    """Bilinear resize of the first two axes, [h, w, ...] to float32 [H, W, ...], or to some `rows` of that alone.
 
     Only the rows and columns that are used are read, so a small output of a large photo is cheap.
     """
-    top, bottom, down = linear_index(array.shape[0], size[0], match)
+    top, bottom, down = (one[rows] for one in linear_index(array.shape[0], size[0], match))
     left, right, across = linear_index(array.shape[1], size[1], match)
     trailing = (1,) * (array.ndim - 2)
     down = down.reshape(-1, 1, *trailing)
@@ -138,10 +140,12 @@ def argmax_resize(logits: NDArray[Any], size: tuple[int, int], post: Post) -> ND
     if post.resize == "bilinear":
         values = limited(logits)
         rows_first = np.moveaxis(values, 0, -1) if post.layout == "NHWC" else values.transpose(2, 3, 1, 0)
-        resized = bilinear(rows_first, size, post.match)  # [H, W, C, N]
-        return labels_of(
-            resized.transpose(3, 2, 0, 1) if post.layout == "NCHW" else resized.transpose(3, 0, 1, 2), post
-        )
+        to_layout = (3, 2, 0, 1) if post.layout == "NCHW" else (3, 0, 1, 2)
+        strips = [  # of [H, W, C, N]: whole, it would be the large tensor that the kernels avoid
+            labels_of(bilinear(rows_first, size, post.match, slice(row, row + 64)).transpose(to_layout), post)
+            for row in range(0, size[0], 64)
+        ]
+        return np.concatenate(strips, axis=1)
     labels = labels_of(logits, post)
     rows = nearest_index(labels.shape[1], size[0], post.match)
     columns = nearest_index(labels.shape[2], size[1], post.match)

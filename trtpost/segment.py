@@ -131,11 +131,8 @@ class Segmenter:
             pixels = np.stack([self._pixels(photo) for photo, _ in photos])
             if fixed > len(photos):
                 pixels = np.concatenate([pixels, np.repeat(pixels[-1:], fixed - len(photos), axis=0)])
-        with watch("network"):
-            logits = self._engine.network(pixels)
         height, width = photos[0][0].shape[:2]
-        with watch("post"):
-            masks = self._engine.postprocess(logits, (height, width))
+        masks = self._engine.run(pixels, (height, width), watch)
         share = watch.timing
         return [
             Result(

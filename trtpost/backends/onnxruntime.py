@@ -1,18 +1,23 @@
-"""The portable engine: the baked graph in ONNX Runtime, cut at the logits so that both halves can be timed."""
+"""The portable engine: ONNX Runtime up to the logits, then the fused kernel, or the node's function body without it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from trtpost import fused
 from trtpost.bundle import Bundle
 from trtpost.errors import BackendError, BundleError, reason
 from trtpost.graph.bake import split
 from trtpost.resample import nearest_index
 from trtpost.spec import Post
+from trtpost.timing import Stopwatch
 
 
 class OnnxRuntimeEngine:
@@ -20,7 +25,7 @@ class OnnxRuntimeEngine:
 
     Args:
         bundle: what to run.
-        threads: of ONNX Runtime; None leaves the choice to it.
+        threads: of ONNX Runtime and of the kernel; None: all cores.
 
     Raises:
         BackendError: ONNX Runtime refuses the graph.
@@ -30,38 +35,86 @@ class OnnxRuntimeEngine:
     def __init__(self, bundle: Bundle, threads: int | None = None) -> None:
         import onnxruntime
 
-        self.name = f"ONNX Runtime {onnxruntime.__version__} on the CPU"
-        self._post = bundle.passport.post
+        self._post, self._threads = bundle.passport.post, threads
+        tail = "the fused kernel" if fused.is_available() else "the function body"
+        self.name = f"ONNX Runtime {onnxruntime.__version__} and {tail} on the CPU"
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
-        if threads is not None:
-            options.intra_op_num_threads = threads
+        options.intra_op_num_threads = threads or fused.default_threads()
         try:
             network, mask = split(onnx.load(bundle.model))
         except Exception as error:
             raise BundleError(f"{bundle.model} cannot be read: {reason(error)}; build the bundle again") from None
         try:
-            self._network, self._mask = (
-                onnxruntime.InferenceSession(part.SerializeToString(), options, providers=["CPUExecutionProvider"])
-                for part in (network, mask)
-            )
+            self._network = _session(network, options)
+            self._mask = None if fused.is_available() else _session(mask, options)
         except Exception as error:  # ONNX Runtime's errors have no common base
             raise BackendError(f"ONNX Runtime does not take {bundle.model}: {reason(error)}") from None
-        self._logits_name = self._mask.get_inputs()[0].name
-        self._size_names = [value.name for value in self._mask.get_inputs()[1:]]
+        value = network.graph.output[0]
+        self._logits_name = value.name
+        self._logits_shape = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+        self._logits_dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        self._free: list[NDArray[Any]] = []
+        self._lock = Lock()
 
-    def network(self, pixels: NDArray[np.uint8]) -> NDArray[Any]:
-        """Pixels uint8 [N, h, w, C] (any h, w with size `image`) to the logits."""
-        (logits,) = _run(self._network, [self._logits_name], {"image": pixels})
-        return logits
+    def run(self, pixels: NDArray[np.uint8], size: tuple[int, int], watch: Stopwatch) -> NDArray[Any]:
+        """Pixels uint8 [N, h, w, C] (any h, w with size `image`) to masks [N, H, W] of the given size.
 
-    def postprocess(self, logits: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
-        """Logits to the mask [N, H, W] of the given (H, W); a fixed size is the graph's own."""
-        feeds: dict[str, NDArray[Any]] = {self._logits_name: logits}
-        if self._size_names:
-            feeds |= dict(zip(self._size_names, size_inputs(self._post, logits.shape, size), strict=True))
-        (mask,) = _run(self._mask, ["mask"], feeds)
-        return mask
+        Raises:
+            BackendError: ONNX Runtime fails, for lack of memory say.
+        """
+        with self._buffer(len(pixels)) as buffer:
+            with watch("network"):
+                logits = self._logits(pixels, buffer)
+            with watch("post"):
+                if self._mask is None:
+                    return fused.argmax_resize(logits, size, self._post, threads=self._threads)
+                return self._body(self._mask, logits, size)
+
+    def logits(self, pixels: NDArray[np.uint8]) -> NDArray[Any]:
+        """The network alone: pixels as for `run` to logits in the layout of the spec."""
+        with self._buffer(len(pixels)) as buffer:
+            return self._logits(pixels, buffer).copy()
+
+    @contextmanager
+    def _buffer(self, batch: int) -> Iterator[NDArray[Any] | None]:
+        """Memory for the logits, kept for the next call; None where the graph does not tell their size."""
+        shape = (batch, *self._logits_shape[1:])
+        if 0 in shape:
+            yield None
+            return
+        with self._lock:
+            buffer = self._free.pop() if self._free else None
+        if buffer is None or buffer.shape != shape:
+            buffer = np.empty(shape, self._logits_dtype)
+        try:
+            yield buffer
+        finally:
+            with self._lock:
+                self._free.append(buffer)
+
+    def _logits(self, pixels: NDArray[np.uint8], buffer: NDArray[Any] | None) -> NDArray[Any]:
+        name = self._logits_name
+        try:
+            if buffer is None:
+                (logits,) = self._network.run([name], {"image": pixels})
+                return np.asarray(logits)
+            binding = self._network.io_binding()
+            binding.bind_cpu_input("image", pixels)
+            binding.bind_output(name, "cpu", 0, buffer.dtype, buffer.shape, buffer.ctypes.data)
+            self._network.run_with_iobinding(binding)
+        except Exception as error:  # ONNX Runtime's errors have no common base
+            raise BackendError(f"ONNX Runtime failed in the network: {reason(error)}") from None
+        return buffer
+
+    def _body(self, session: Any, logits: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
+        names = [value.name for value in session.get_inputs()]
+        values = [logits, *size_inputs(self._post, logits.shape, size)]  # a fixed size is the graph's own
+        try:
+            (mask,) = session.run(["mask"], dict(zip(names, values, strict=False)))
+        except Exception as error:  # ONNX Runtime's errors have no common base
+            raise BackendError(f"ONNX Runtime failed in the post-processing: {reason(error)}") from None
+        return np.asarray(mask)
 
 
 def size_inputs(post: Post, logits_shape: tuple[int, ...], size: tuple[int, int]) -> list[NDArray[np.int64]]:
@@ -73,8 +126,7 @@ def size_inputs(post: Post, logits_shape: tuple[int, ...], size: tuple[int, int]
     return [nearest_index(source, target, post.match) for source, target in zip(sources, size, strict=True)]
 
 
-def _run(session: Any, outputs: list[str], feeds: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
-    try:
-        return list(session.run(outputs, feeds))
-    except Exception as error:  # ONNX Runtime's errors have no common base
-        raise BackendError(f"ONNX Runtime failed: {reason(error)}") from None
+def _session(model: onnx.ModelProto, options: Any) -> Any:
+    import onnxruntime
+
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

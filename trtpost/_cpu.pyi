@@ -1,0 +1,20 @@
+from typing import Any
+
+from numpy.typing import NDArray
+
+def argmax_resize(
+    logits: NDArray[Any],
+    mask: NDArray[Any],
+    *,
+    head: int,
+    match: int,
+    bilinear: bool,
+    threshold: float,
+    margin: NDArray[Any] | None,
+    margin_scale: float,
+    threads: int,
+    full: bool,
+    isa: str,
+) -> None: ...
+def floor_pass(source: NDArray[Any], target: NDArray[Any], threads: int) -> float: ...
+def isas() -> list[str]: ...

@@ -1,0 +1,70 @@
+"""Timing many candidates fairly on a machine that is not quiet: in turn, round by round, and by the median."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Something to time; `run` does the whole work and returns the answer, `missing` says why it cannot run here."""
+
+    name: str
+    run: Callable[[], Any] | None = None
+    missing: str = ""
+    tags: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Milliseconds of each run of a candidate, in the order in which they were made."""
+
+    candidate: Candidate
+    milliseconds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """Of the milliseconds."""
+        return statistics.median(self.milliseconds)
+
+
+def interleave(
+    candidates: Sequence[Candidate],
+    *,
+    rounds: int,
+    budget: float,
+    advance: Callable[[], None] = lambda: None,
+) -> list[Measurement]:
+    """Time the candidates that can run: each once to warm up, then all of them in every round, in shuffled order.
+
+    Args:
+        candidates: what to time.
+        rounds: most runs of one candidate.
+        budget: seconds after which a slow candidate, having run three times, sits out.
+        advance: called after each round.
+    """
+    running = [candidate for candidate in candidates if candidate.run is not None]
+    times: dict[str, list[float]] = {candidate.name: [] for candidate in running}
+    for candidate in running:
+        _timed(candidate)
+    order = random.Random(0)
+    for _ in range(rounds):
+        order.shuffle(running)
+        for candidate in running:
+            spent = times[candidate.name]
+            if len(spent) < 3 or sum(spent) < budget * 1000:
+                spent.append(_timed(candidate))
+        advance()
+    return [Measurement(one, tuple(times[one.name])) for one in candidates if one.run is not None]
+
+
+def _timed(candidate: Candidate) -> float:
+    assert candidate.run is not None
+    start = time.perf_counter()
+    candidate.run()
+    return (time.perf_counter() - start) * 1000

@@ -1,0 +1,209 @@
+"""`trtpost bench post`: logits to mask, ours against everything people use, with the floor that memory sets."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtpost import fused, resample
+from trtpost.bench.measure import Candidate, interleave
+from trtpost.bench.rivals import Rival, rivals
+from trtpost.errors import MissingPackageError, SpecError
+from trtpost.spec import Post, Resize
+
+Pattern = Literal["smooth", "noise"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: median in milliseconds, or why there is none; pixels that differ from the reference."""
+
+    name: str
+    resize: Resize
+    match: str
+    ours: bool = False
+    milliseconds: float | None = None
+    missing: str = ""
+    different: int = 0
+    ties: int = 0
+
+
+@dataclass(frozen=True)
+class Report:
+    """All rows, and what they were measured on. `floor`: reading the logits once and writing the mask once, in ms."""
+
+    classes: int
+    source: tuple[int, int]
+    size: tuple[int, int]
+    pattern: Pattern
+    boundary: float
+    threads: int
+    machine: str
+    floor: float | None
+    rows: tuple[Row, ...]
+
+    def ours(self, resize: Resize) -> float | None:
+        """Milliseconds of our kernel."""
+        return next((row.milliseconds for row in self.rows if row.ours and row.resize == resize), None)
+
+    def fastest_rival(self, resize: Resize) -> Row | None:
+        """The fastest row that is not built on our code."""
+        rows = [row for row in self.rows if row.resize == resize and row.milliseconds and not _is_ours(row.name)]
+        return min(rows, key=lambda row: row.milliseconds or 0.0, default=None)
+
+
+def bench_post(
+    classes: int,
+    source: tuple[int, int],
+    size: tuple[int, int],
+    *,
+    pattern: Pattern = "smooth",
+    threads: int | None = None,
+    rounds: int = 15,
+    advance: Callable[[], None] = lambda: None,
+) -> Report:
+    """Run everybody in turn in this process.
+
+    Args:
+        classes: channels of the logits, from 2 to 256.
+        source, size: (h, w) of the logits and (H, W) of the mask.
+        pattern: `smooth` logits, as networks give them, or `noise`, where every cell is on a boundary.
+        threads: for everybody; default all cores.
+        rounds: runs of each row; slow ones run fewer.
+        advance: called after each round.
+
+    Raises:
+        SpecError: sizes or classes out of range.
+    """
+    if pattern not in get_args(Pattern):
+        raise SpecError(f"pattern must be one of {', '.join(get_args(Pattern))}, not '{pattern}'")
+    if not 2 <= classes <= 256:
+        raise SpecError(f"bench post takes 2 to 256 classes, not {classes}")
+    threads = threads or fused.default_threads()
+    logits = make_logits(classes, source, pattern)
+    entrants, candidates = rivals(), []
+    for index, rival in enumerate(entrants):
+        candidates.append(_candidate(str(index), rival, logits, size, threads))
+    if fused.is_available():
+        candidates.append(_floor(logits, size, threads))
+    answers = {one.name: one.run() for one in candidates if one.run is not None}
+    measured = {
+        one.candidate.name: one.median for one in interleave(candidates, rounds=rounds, budget=3.0, advance=advance)
+    }
+    judge = _Judge(logits, size)
+    rows = tuple(
+        Row(rival.name, rival.resize, rival.match, rival.ours, missing=candidates[index].missing)
+        if str(index) not in measured
+        else Row(
+            rival.name,
+            rival.resize,
+            rival.match,
+            rival.ours,
+            measured[str(index)],
+            "",
+            *judge.compare(answers[str(index)], rival),
+        )
+        for index, rival in enumerate(entrants)
+    )
+    return Report(
+        classes,
+        source,
+        size,
+        pattern,
+        boundary_share(logits),
+        threads,
+        machine(),
+        measured.get("floor"),
+        rows,
+    )
+
+
+def make_logits(classes: int, source: tuple[int, int], pattern: Pattern) -> NDArray[np.float32]:
+    """Logits float32 [1, classes, h, w], the same every time."""
+    rng = np.random.default_rng(0)
+    if pattern == "noise":
+        return rng.standard_normal((1, classes, *source), np.float32)
+    coarse = rng.standard_normal((source[0] // 16 + 2, source[1] // 16 + 2, classes), np.float32)
+    return np.ascontiguousarray(resample.bilinear(coarse, source).transpose(2, 0, 1))[None]
+
+
+def boundary_share(logits: NDArray[np.float32]) -> float:
+    """Share of the cells whose four corners do not agree."""
+    labels = logits[0].argmax(0)
+    corner = labels[:-1, :-1]
+    agree = (corner == labels[1:, :-1]) & (corner == labels[:-1, 1:]) & (corner == labels[1:, 1:])
+    return float(1 - agree.mean()) if agree.size else 0.0
+
+
+def machine() -> str:
+    """Processor, cores, and the kernel's instruction set."""
+    name = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:  # noqa: PTH123
+            name = next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    isa = ""
+    if fused.is_available():
+        from trtpost import _cpu
+
+        isa = f", {_cpu.isas()[0]}"
+    return f"{name}, {os.cpu_count()} cores{isa}, {platform.system()}"
+
+
+def _is_ours(name: str) -> bool:
+    return name in {rival.name for rival in rivals() if rival.ours} | {
+        "the same, without the cell rule",
+        "ONNX Runtime, our function body",
+    }
+
+
+def _candidate(name: str, rival: Rival, logits: Any, size: tuple[int, int], threads: int) -> Candidate:
+    try:
+        return Candidate(name, rival.start(logits, size, threads))
+    except MissingPackageError as error:
+        return Candidate(name, missing=str(error))
+
+
+def _floor(logits: NDArray[np.float32], size: tuple[int, int], threads: int) -> Candidate:
+    from trtpost import _cpu
+
+    out = np.empty(size, np.uint8)
+    return Candidate("floor", lambda: _cpu.floor_pass(logits, out, threads))
+
+
+class _Judge:
+    """Compares masks with the reference, which is computed once for each convention."""
+
+    def __init__(self, logits: NDArray[np.float32], size: tuple[int, int]) -> None:
+        self._logits, self._size = logits, size
+        self._references: dict[tuple[Resize, str], NDArray[np.int32]] = {}
+
+    def compare(self, mask: NDArray[Any], rival: Rival) -> tuple[int, int]:
+        """Number of pixels that differ, and how many of them are ties: the two best closer than rounding."""
+        linear = rival.match if rival.resize == "nearest" else "tf"  # one bilinear convention under three names
+        key = (rival.resize, linear)
+        if key not in self._references:
+            post = Post(resize=rival.resize, match=rival.match, classes=max(self._logits.shape[1], 2))
+            self._references[key] = resample.argmax_resize(self._logits, self._size, post)[0]
+        rows, columns = np.nonzero(mask != self._references[key])
+        if rival.resize == "nearest" or not rows.size:
+            return len(rows), 0
+        return len(rows), self._ties(rows, columns)
+
+    def _ties(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> int:
+        top, bottom, down = resample.linear_index(self._logits.shape[2], self._size[0], "tf")
+        left, right, across = resample.linear_index(self._logits.shape[3], self._size[1], "tf")
+        planes = self._logits[0].astype(np.float64)
+        y0, y1, fy = top[rows], bottom[rows], down[rows].astype(np.float64)
+        x0, x1, fx = left[columns], right[columns], across[columns].astype(np.float64)
+        upper = planes[:, y0, x0] * (1 - fx) + planes[:, y0, x1] * fx
+        lower = planes[:, y1, x0] * (1 - fx) + planes[:, y1, x1] * fx
+        ordered = np.sort(upper * (1 - fy) + lower * fy, axis=0)
+        return int((ordered[-1] - ordered[-2] <= 1e-4 * np.ptp(self._logits)).sum())
