@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ from trtpost.image import write_picture  # noqa: E402
 from trtpost.report import timing_table  # noqa: E402
 from trtpost.segment import Result  # noqa: E402
 from trtpost.spec import parse_labels  # noqa: E402
-from trtpost.timing import Timing  # noqa: E402
+from trtpost.timing import Stopwatch, Timing  # noqa: E402
 
 MODELS, OUTPUT = ROOT / "models", ROOT / "demo"
 SCENE_SEED, SCENE_SIZE = 42, (3024, 4032)
@@ -87,9 +88,11 @@ def _segment(segmenter: Segmenter, photo: Path, name: str) -> Result:
     """Mask and overlay of a photo, written to the demo's folder."""
     segmenter.warm_up()
     result = segmenter(photo)
-    result.save_mask(OUTPUT / f"{name}.mask.png")
+    watch = Stopwatch()
+    with watch("encode"):
+        result.save_mask(OUTPUT / f"{name}.mask.png")
     write_picture(result.overlay(), OUTPUT / f"{name}.overlay.png")
-    return result
+    return replace(result, timing=result.timing.with_stage("encode", watch.timing.encode))
 
 
 def mean_iou(mask: NDArray[np.uint8], truth: NDArray[np.uint8], classes: int) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import ClassVar
 
 import numpy as np
 import onnx
@@ -11,8 +12,9 @@ import pytest
 from nets import kernel, nchw, net, nhwc, save
 
 from trtpost.builder import BuildOptions, build
-from trtpost.errors import MissingPackageError, ModelError, SpecError
+from trtpost.errors import BackendError, MissingPackageError, ModelError, SpecError
 from trtpost.graph.model import set_metadata
+from trtpost.progress import Progress
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ def test_a_damaged_bundle_is_built_again(source, tmp_path):
 def test_where_the_normalisation_comes_from(tmp_path):
     def origin(model, **settings):
         built = build(save(model, tmp_path / "n.onnx"), tmp_path / "n.trtpost", flavour="none", **settings).passport
-        return built.normalization.split(":")[0], built.pre.mean, built.pre.std
+        return built.normalization, built.pre.mean, built.pre.std
 
     stated = nchw()
     set_metadata(stated, {"normalization": json.dumps({"mean": [1, 2, 3], "std": [4, 5, 6]})})
@@ -54,7 +56,7 @@ def test_where_the_normalisation_comes_from(tmp_path):
         k=kernel(4),
         c=np.float32(255),
     )
-    assert origin(nchw()) == ("ASSUMED", (127.5,), (127.5,))
+    assert origin(nchw()) == ("assumed", (127.5,), (127.5,))
     assert origin(stated) == ("the model's metadata", (1, 2, 3), (4, 5, 6))
     assert origin(stated, normalize="unit") == ("--normalize", (0.0,), (255.0,))
     assert origin(inside) == ("normalised inside the network", (0.0,), (1.0,))
@@ -118,6 +120,82 @@ def test_inline_lowering_leaves_standard_ops_only(tmp_path, source):
     model = onnx.load(bundle.model)
     assert not model.functions
     assert {node.domain for node in model.graph.node} <= {"", "ai.onnx"}
+
+
+def test_what_was_decided_and_may_be_wrong_is_said(tmp_path):
+    class Ears(Progress):
+        heard: ClassVar[list[str]] = []
+
+        def warn(self, text):
+            self.heard.append(text)
+
+    two = net(
+        "logits = Conv (image, k)\n aux_logits = Conv (image, k)",
+        "float[1,3,8,12] image",
+        "float[1,4,8,12] logits, float[1,4,8,12] aux_logits",
+        k=kernel(4),
+    )
+    build(save(two, tmp_path / "n.onnx"), tmp_path / "n.trtpost", flavour="none", progress=Ears())
+    assumed, others = Ears.heard
+    assert "ASSUMED" in assumed
+    assert "'aux_logits'" in others
+
+
+def test_a_plan_that_cannot_be_built_leaves_the_portable_engine(tmp_path, source, monkeypatch):
+    def refuse(*_):
+        raise BackendError("no such operator")
+
+    monkeypatch.setattr("trtpost.backends.tensorrt.build_plan", refuse)
+    monkeypatch.setattr("trtpost.backends.tensorrt.builder_here", lambda: ("tensorrt_rtx", ""))
+    assert build(source, tmp_path / "a.trtpost").plan is None
+    with pytest.raises(BackendError, match="no such operator"):
+        build(source, tmp_path / "b.trtpost", flavour="tensorrt_rtx")
+    assert not (tmp_path / "b.trtpost").exists()
+
+
+def test_external_weights_count_as_part_of_the_model(tmp_path):
+    source = tmp_path / "net.onnx"
+    external = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 0}
+    onnx.save(nchw(), source, **external)
+    first = build(source, tmp_path / "a.trtpost", flavour="none").passport
+    content = (tmp_path / "weights.bin").read_bytes()
+    (tmp_path / "weights.bin").write_bytes(bytes(len(content)))
+    second = build(source, tmp_path / "a.trtpost", flavour="none").passport
+    assert second.source_sha256 != first.source_sha256
+
+
+def test_old_models_list_their_weights_as_inputs(tmp_path):
+    model = nchw()
+    model.ir_version = 3
+    del model.opset_import[:]
+    model.opset_import.add(domain="", version=7)
+    model.graph.input.append(onnx.helper.make_tensor_value_info("k", 1, (4, 3, 1, 1)))
+    assert build(save(model, tmp_path / "old.onnx"), tmp_path / "a.trtpost", flavour="none").model.is_file()
+
+
+def test_settings_that_do_not_fit_the_model(tmp_path, source):
+    one_channel = save(nhwc(1, "out = Sigmoid (logits)"), tmp_path / "one.onnx")
+    raw = save(
+        net(
+            "f = Cast <to = 1> (image)\n logits = Conv (f, k)",
+            "uint8[1,3,8,12] image",
+            "float[1,4,8,12] logits",
+            k=kernel(4),
+        ),
+        tmp_path / "raw.onnx",
+    )
+    for model, settings, says in [
+        (source, {"threshold": 0.5}, "networks of one channel"),
+        (one_channel, {"threshold": 5}, "no sense for a probability"),
+        (raw, {"normalize": "signed"}, "takes the uint8 pixels themselves"),
+        (source, {"signature": "x"}, "an ONNX model has none"),
+        (source, {"normalise": "unit"}, "did you mean 'normalize'"),
+        (source, {"layout": "HWC"}, "layout must be one of"),
+        (source, {"channels": "rgba"}, "channels must be one of"),
+    ]:
+        with pytest.raises(SpecError, match=says):
+            build(model, tmp_path / "a.trtpost", flavour="none", **settings)
+    assert build(one_channel, tmp_path / "a.trtpost", flavour="none", threshold=np.float32(0.25)).passport
 
 
 def test_a_missing_tensorrt_is_named_and_nothing_is_written(tmp_path, source, monkeypatch):

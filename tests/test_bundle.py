@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 
 import onnx
 import pytest
 from nets import nchw, save
 
 from trtpost.builder import build
-from trtpost.bundle import PASSPORT, load_bundle, newest_bundle
+from trtpost.bundle import PASSPORT, load_bundle, newest_bundle, write_bundle
 from trtpost.errors import BundleError
 
 
@@ -68,6 +69,7 @@ def edit(**changes):
         (edit(files={}), "list of files"),
         (edit(files=None), "damaged"),
         (edit(max_size=[0, 5]), "damaged"),
+        (edit(source="other.onnx"), "not the passport that was built"),
         (edit(max_batch="8"), "max_batch"),
         (edit(plan={"flavour": "x"}), "damaged"),
         (lambda values: values.pop("located"), "damaged"),
@@ -114,6 +116,48 @@ def test_what_is_not_ours_is_not_overwritten(tmp_path):
     with pytest.raises(BundleError, match="is not an engine bundle"):
         build(source, tmp_path / "precious.trtpost", flavour="none")
     assert (tmp_path / "precious.trtpost" / "thesis.txt").read_text() == "years of work"
+
+
+@pytest.mark.parametrize("passport", ['{"name": "holiday"}', '{"request": "x"}'])
+def test_a_folder_that_holds_more_is_not_overwritten(tmp_path, passport):
+    source, folder = save(nchw(), tmp_path / "net.onnx"), tmp_path / "project"
+    folder.mkdir()
+    (folder / PASSPORT).write_text(passport)
+    if "request" in passport:
+        (folder / "notes.txt").write_text("mine")
+    with pytest.raises(BundleError, match=r"not an engine bundle|holds notes\.txt"):
+        build(source, folder, flavour="none")
+    assert (folder / PASSPORT).read_text() == passport
+
+
+def test_many_builds_into_one_name(tmp_path, bundle):
+    model = onnx.load(bundle.model)
+    faults = []
+
+    def work():
+        try:
+            for _ in range(20):
+                write_bundle(tmp_path / "shared.trtpost", model, None, bundle.passport)
+        except Exception as error:
+            faults.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults
+    assert load_bundle(tmp_path / "shared.trtpost").passport.pre == bundle.passport.pre
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["net.onnx", "net.trtpost", "shared.trtpost"]
+
+
+def test_a_link_stays_a_link(tmp_path):
+    source = save(nchw(), tmp_path / "net.onnx")
+    build(source, tmp_path / "real.trtpost", flavour="none")
+    (tmp_path / "link.trtpost").symlink_to("real.trtpost")
+    build(source, tmp_path / "link.trtpost", flavour="none", resize="bilinear")
+    assert (tmp_path / "link.trtpost").is_symlink()
+    assert load_bundle(tmp_path / "real.trtpost").passport.post.resize == "bilinear"
 
 
 def test_an_unwritable_place_leaves_nothing(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -42,8 +43,8 @@ def files(folder: Path) -> list[str]:
 def test_build_says_each_step_and_what_is_missing(place):
     done = trtpost("build", "net.onnx", "--flavour", "none", "--force", cwd=place)
     assert [line.split()[0] for line in done.stdout.splitlines()[:4]] == ["convert", "locate", "bake", "bundle"]
-    assert "ASSUMED" in done.stdout
-    assert "no TensorRT plan" in done.stdout.splitlines()[-1]
+    assert "warning the model does not say how pixels are normalised" in done.stdout
+    assert "no TensorRT plan (--flavour none)" in done.stdout.splitlines()[-1]
     again = trtpost("build", "net.onnx", "--flavour", "none", cwd=place)
     assert "up to date: nothing to do" in again.stdout
 
@@ -58,13 +59,42 @@ def test_infer_writes_masks_and_overlays(place):
     assert "ArgMax+resize" in done.stdout
 
 
+def test_names_that_look_like_markup_or_are_not_utf8(place):
+    odd = ["[bold]x[/].png", "d[/b].png", "sp ace.png", "ü.png", os.fsdecode(b"bad\xe9.png")]
+    for name in odd:
+        (place / name).write_bytes((place / "a.png").read_bytes())
+    done = trtpost("infer", *odd, "-o", "out", cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert len(files(place / "out")) == len(odd)
+    assert "[bold]x[/].png" in done.stdout
+    assert "d[/b].png" in done.stdout
+    as_json = trtpost("infer", *odd, "-o", "out", "--json", cwd=place)
+    assert len(json.loads(as_json.stdout)["photos"]) == len(odd)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is Linux's")
+def test_output_that_cannot_be_printed(place):
+    for target in ("/dev/full", "/dev/null"):
+        with open(target, "w") as stream:  # noqa: PTH123
+            done = subprocess.run(
+                [sys.executable, "-c", "from trtpost.cli import main; main()", "inspect", "net.trtpost"],
+                cwd=place,
+                stdout=stream,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+        assert "Traceback" not in done.stderr
+        assert done.returncode == (1 if target == "/dev/full" else 0)
+
+
 def test_infer_json(place):
     done = trtpost("infer", "a.png", "missing.png", "--repeat", "3", "--json", cwd=place)
     assert done.returncode == 1
     answer = json.loads(done.stdout)
     good, bad = answer["photos"]
     assert (good["height"], good["width"]) == (40, 60)
-    assert sum(good["classes"].values()) == pytest.approx(1, abs=1e-4)
+    assert sum(one["share"] for one in good["classes"]) == pytest.approx(1, abs=1e-4)
     assert good["repeated"]["count"] == 3
     assert "no such image: missing.png" in bad["error"]
 
@@ -103,7 +133,7 @@ def test_inspect_and_doctor(place):
     bundle = trtpost("inspect", "net.trtpost", cwd=place).stdout
     assert "trtpost::ArgMaxResize (network/logits, output_size)" in bundle
     model = trtpost("inspect", "net.onnx", cwd=place).stdout
-    assert "argmax of 'logits' (4 classes, NCHW)" in model
+    assert "output 'logits': logits of 4 classes" in model
     alone = trtpost("inspect", "net.trtpost/model.onnx", cwd=place).stdout
     assert "trtpost::ArgMaxResize" in alone
     doctor = trtpost("doctor", cwd=place)
@@ -131,12 +161,19 @@ def test_inspect_and_doctor(place):
         ("infer a.png -e net.onnx", "was not baked by trtpost"),
         ("infer a.png -o text.onnx/out", "cannot write text.onnx/out/a.mask.png"),
         ("infer a.png b.jpg -o one.png", "give a folder"),
+        ("infer a.png -o a.png", "would overwrite a photo"),
+        ("infer a.png -o a.jpg", "masks are PNG"),
+        ("build net.onnx --threshold 0.5", "networks of one channel"),
+        ("build net.onnx --labels blank.txt", "blank.txt holds no class names"),
+        (f"build {'x' * 300}.onnx", "cannot be read"),
+        (f"infer {'x' * 300}.jpg", "cannot be read"),
         ("inspect missing", "no such"),
         ("inspect .", "not an engine bundle"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_1(place, arguments, says):
     (place / "text.onnx").write_text("this is no model")
+    (place / "blank.txt").write_text("\n\n")
     save(
         net("p = GlobalAveragePool (image)\n out = Flatten (p)", "float[1,3,8,12] image", "float[1,3] out"),
         place / "flat.onnx",

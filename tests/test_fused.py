@@ -218,7 +218,8 @@ def test_it_writes_into_the_callers_buffer():
     [
         (np.zeros((1, 3, 4), np.float32), Post(), {}, "4 dimensions"),
         (np.zeros((1, 3, 0, 4), np.float32), Post(), {}, "non-empty"),
-        (np.zeros((1, 3, 4, 4)), Post(), {}, "not float64"),
+        (np.zeros((1, 3, 4, 4), complex), Post(), {}, "not complex128"),
+        (np.zeros((1, 4, 4)), Post(head="labels"), {}, "not float64"),
         (np.zeros((1, 3, 4, 4), np.float32), Post(head="threshold"), {}, "one channel"),
         (np.zeros((1, 300, 4, 4), np.float32), Post(), {}, "300 channels do not fit 2 classes"),
         (np.zeros((1, 3, 4, 4), np.float32), Post(), {"out": np.zeros((1, 5, 5), np.int32)}, "out must be"),

@@ -110,6 +110,12 @@ def test_wide_masks_are_16_bit(tmp_path):
         np.testing.assert_array_equal(np.asarray(image), mask)
 
 
+def test_ids_that_no_png_holds_are_refused(tmp_path):
+    for mask in (np.full((4, 4), -1, np.int32), np.full((4, 4), 70_000, np.int32)):
+        with pytest.raises(ImageError, match="do not fit a 16-bit PNG"):
+            write_mask(mask, tmp_path / "mask.png", palette(["a"]))
+
+
 def test_palette_colours_differ():
     colours = palette([f"{index}" for index in range(60)])
     assert len(np.unique(colours, axis=0)) == 60

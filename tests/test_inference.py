@@ -30,6 +30,20 @@ def test_photos_of_the_same_stem_lose_nothing():
     assert len({name.lower() for name in hard}) == 8
 
 
+def test_numbered_names_step_aside():
+    assert len(set(names("a.png", "../a.png", "a_001.png"))) == 3
+
+
+def test_photos_are_not_overwritten(tmp_path):
+    photo = tmp_path / "a.png"
+    with pytest.raises(TrtpostError, match="would overwrite a photo"):
+        plan_jobs([photo], photo, overlay=False)
+    with pytest.raises(TrtpostError, match="would overwrite a photo"):
+        plan_jobs([tmp_path / "x.png", tmp_path / "x.mask.png"], tmp_path, overlay=False)
+    with pytest.raises(TrtpostError, match="masks are PNG"):
+        plan_jobs([photo], tmp_path / "out.jpg", overlay=False)
+
+
 def test_a_photo_given_twice_runs_once():
     assert names("a.jpg", "a.jpg") == ["a.mask.png"]
 

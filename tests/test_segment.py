@@ -15,7 +15,7 @@ from trtpost import resample
 from trtpost.backends.onnxruntime import OnnxRuntimeEngine
 from trtpost.builder import build
 from trtpost.bundle import load_bundle
-from trtpost.errors import BundleError, ImageError
+from trtpost.errors import ImageError
 from trtpost.segment import Segmenter
 
 RNG = np.random.default_rng(0)
@@ -90,9 +90,10 @@ def test_one_channel_masks(make):
         assert set(np.unique(mask)) <= {0, 1}
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, {"resize": "bilinear"}, {"match": "pil"}, {"size": (37, 53)}, {"size": "image"}]
-)
+SETTINGS = [{}, {"resize": "bilinear"}, {"match": "pil"}, {"size": (37, 53)}, {"size": "image"}]
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
 def test_without_the_native_kernel_the_function_body_gives_the_same_mask(make, monkeypatch, settings):
     bundle = make(**settings)
     fast = Segmenter(bundle)
@@ -141,15 +142,48 @@ def test_a_fault_leaves_the_next_call_right(make):
     np.testing.assert_array_equal(segmenter(PHOTO).mask, mask)
 
 
-def test_a_graph_that_was_inlined_says_what_to_do(make):
-    with pytest.raises(BundleError, match="not baked, or its functions were inlined"):
-        Segmenter(make(lowering="inline"))
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_an_inlined_graph_runs_whole(make, settings):
+    inlined, plain = Segmenter(make(lowering="inline", **settings)), Segmenter(make(**settings))
+    assert (inlined(PHOTO).mask == plain(PHOTO).mask).mean() > 0.999
+
+
+def test_labels_of_every_integer_type(make):
+    for code, name in [
+        (2, "uint8"),
+        (3, "int8"),
+        (4, "uint16"),
+        (5, "int16"),
+        (6, "int32"),
+        (7, "int64"),
+        (12, "uint32"),
+    ]:
+        tail = f"a = ArgMax <axis = 3, keepdims = 0> (logits)\n b = Cast <to = 7> (a)\n out = Cast <to = {code}> (b)"
+        direct = Segmenter(
+            make(nhwc(4, tail, f"{name}[1,8,12] out"), logits="out", head="labels", labels=tuple("abcd"))
+        )
+        np.testing.assert_array_equal(direct(PHOTO).mask, Segmenter(make(nhwc(4)))(PHOTO).mask, name)
+
+
+def test_a_network_whose_output_does_not_follow_the_batch(make):
+    model = net(
+        """a = Conv (image, k)
+           l = ArgMax <axis = 1, keepdims = 0> (a)
+           z = Constant <value_int = 0> ()
+           out = Gather (l, z)""",
+        "float[N,3,8,12] image",
+        "int64[8,12] out",
+        k=kernel(4),
+    )
+    segmenter = Segmenter(make(model))
+    for result, photo in zip(segmenter.batch([PHOTO, PHOTO[::-1]]), [PHOTO, PHOTO[::-1]], strict=True):
+        np.testing.assert_array_equal(result.mask, segmenter(photo).mask)
 
 
 def test_timing_and_pictures(make):
     result = Segmenter(load_bundle(make().path))(PHOTO)
     assert result.timing.network > 0
-    assert result.timing.total >= result.timing.network + result.timing.post
+    assert result.timing.total >= result.timing.network + result.timing.argmax_resize
     assert result.overlay().size == (53, 37)
 
 

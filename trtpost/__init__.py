@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from trtpost.segment import Segmenter as Segmenter
 
 __version__ = version("trtpost")
+__all__ = ["BuildOptions", "Bundle", "Result", "Segmenter", "TrtpostError", "build", "load_bundle"]
 
 # imported at first use, so that `import trtpost` and `trtpost --help` cost nothing
 _HOMES = {
@@ -34,6 +35,10 @@ _HOMES = {
     "TrtpostError": "trtpost.errors",
     "load_bundle": "trtpost.bundle",
 }
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])
 
 
 def __getattr__(name: str) -> Any:

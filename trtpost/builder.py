@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
-from dataclasses import asdict, dataclass, replace
+import shlex
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 import onnx
 
 from trtpost import __version__
 from trtpost.backends import tensorrt
-from trtpost.bundle import SUFFIX, Bundle, Passport, embed, load_bundle, sha256, write_bundle
+from trtpost.bundle import SUFFIX, Bundle, Passport, check_replaceable, embed, load_bundle, sha256, write_bundle
 from trtpost.convert import convert, kind_of
-from trtpost.errors import BundleError, ModelError, SpecError
+from trtpost.errors import BackendError, BundleError, ModelError, SpecError, printable
 from trtpost.graph.bake import bake, inlined, with_input_size
 from trtpost.graph.locate import Located, input_of, locate
-from trtpost.graph.model import load_model, metadata, normalized
+from trtpost.graph.model import external_files, load_model, metadata, normalized, understood
 from trtpost.image import class_name
 from trtpost.packages import installed_version
 from trtpost.progress import Progress
@@ -26,6 +28,9 @@ UNKNOWN_CLASSES = 1 << 16
 """Assumed of labels whose number the graph does not tell: the mask is then int32, which holds any of them."""
 
 LOWERINGS = ("function", "inline")
+
+ASSUMED = "assumed"
+"""Origin of a normalisation that nobody stated."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +79,18 @@ class BuildOptions:
         if min(self.max_size) < 1 or max(self.max_size) > MAX_SIDE:
             raise SpecError(f"max size must have sides from 1 to {MAX_SIDE}, not {self.max_size}")
         # refuse what has no meaning before TensorFlow has worked for a minute
+        if self.channels is not None:
+            Pre(1, 1, channels=self.channels)
         Post(
             head=self.head or "argmax",
+            layout=self.layout or "NCHW",
             resize=self.resize,
             match=self.match,
             size=self.size,
             threshold=self.threshold or 0.0,
         )
+        if self.threshold is not None:
+            object.__setattr__(self, "threshold", float(self.threshold))  # numpy's floats do not go into JSON
         if self.normalize is not None:
             parse_normalization(self.normalize)
 
@@ -110,15 +120,21 @@ def build(
     Raises:
         TrtpostError: with a sentence that says what is wrong and what to do.
     """
-    if options is not None and settings:
-        raise TypeError("give options or settings, not both")
-    options = options or BuildOptions(**settings)  # type: ignore[arg-type]
+    if options is None:
+        options = options_from(settings)
+    elif settings:
+        raise SpecError("give options or single settings to build, not both")
     progress = progress or Progress()
     source = Path(model)
     kind = kind_of(source)
     path = Path(output) if output is not None else Path(_stem(source) + SUFFIX)
+    check_replaceable(path)
     flavour, _ = tensorrt.builder_here() if options.flavour == "auto" else (options.flavour, "")
-    source_hash = sha256(source.parent if source.name == "saved_model.pb" else source)
+    if flavour in tensorrt.FLAVOURS:
+        tensorrt.check_builder(flavour)
+    source_hash = _source_hash(source, kind)
+    if kind == "onnx" and options.signature is not None:
+        raise SpecError("--signature is for SavedModels; an ONNX model has none")
     request = _request(source_hash, options, flavour)
     if not force and (current := _up_to_date(path, request)) is not None:
         with progress.step("bundle") as step:
@@ -127,19 +143,21 @@ def build(
 
     with progress.step("convert") as step:
         loaded, step.result = _load(source, kind, options)
-    with progress.step("locate") as step:
+    with progress.step("locate") as step, understood(source):
         loaded, located = _locate(loaded, source, options)
         step.result = describe_located(located)
-    with progress.step("bake") as step:
+    with progress.step("bake") as step, understood(source):
         pre, origin = _pre(located, metadata(loaded), options)
         classes = _classes(located, metadata(loaded), options)
         post = _post(located, len(classes), options)
         baked = bake(loaded, located, pre, post)
         step.result = describe_spec(pre, post, origin)
+    for warning in doubts(located, pre, origin):
+        progress.warn(warning)
     passport = Passport(
         version=__version__,
         request=request,
-        source=source.resolve().name,
+        source=printable(source.resolve().name),
         source_sha256=source_hash,
         pre=pre,
         post=post,
@@ -150,15 +168,20 @@ def build(
         max_size=post.size if isinstance(post.size, tuple) else options.max_size,
     )
     plan = None
-    if flavour not in (None, "none"):
-        with progress.step("build") as step:
-            profile = tensorrt.Profile(passport.max_batch, passport.max_size, _typical(passport.max_size))
-            plan, facts = tensorrt.build_plan(baked, profile, flavour)
-            passport = replace(passport, plan=facts)
-            step.result = (
-                f"{facts.flavour} {facts.version}: {sum(facts.layers.values())} layers, {len(plan) / 1e6:.1f} MB plan "
-                f"for compute capability {', '.join(facts.target)}"
-            )
+    if flavour in tensorrt.FLAVOURS:
+        try:
+            with progress.step("build") as step:
+                profile = tensorrt.Profile(passport.max_batch, passport.max_size, _typical(passport.max_size))
+                plan, facts = tensorrt.build_plan(baked, profile, flavour)
+                passport = replace(passport, plan=facts)
+                step.result = (
+                    f"{facts.flavour} {facts.version}: {sum(facts.layers.values())} layers, "
+                    f"{len(plan) / 1e6:.1f} MB plan for compute capability {', '.join(facts.target)}"
+                )
+        except BackendError as error:
+            if options.flavour != "auto":
+                raise
+            progress.warn(f"no engine.plan, the bundle holds the portable engine alone: {error}")
     with progress.step("bundle") as step:
         result = inlined(baked) if options.lowering == "inline" else baked
         embed(result, passport)
@@ -167,28 +190,65 @@ def build(
     return bundle
 
 
-def next_step(bundle: Bundle) -> str:
-    """What the bundle holds and what to do with it, for the last line of a build."""
-    if bundle.plan is not None:
-        holds = f"holds the portable engine and a {bundle.passport.plan.flavour} plan"  # type: ignore[union-attr]
+def options_from(settings: dict[str, object]) -> BuildOptions:
+    """`BuildOptions` from settings by name.
+
+    Raises:
+        SpecError: a name that there is not, or a value without meaning.
+    """
+    names = [field.name for field in fields(BuildOptions)]
+    for name in settings:
+        if name not in names:
+            close = difflib.get_close_matches(name, names, 1)
+            hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(names)}"
+            raise SpecError(f"build has no setting '{name}': {hint}")
+    return BuildOptions(**settings)  # type: ignore[arg-type]
+
+
+def next_step(bundle: Bundle, flavour: str) -> str:
+    """What the bundle holds and what to do with it, for the last line of a build that asked for `flavour`."""
+    if bundle.passport.plan is not None:
+        holds = f"holds the portable engine and a {bundle.passport.plan.flavour} plan"
     else:
-        _, why = tensorrt.builder_here()
+        builder, reason = tensorrt.builder_here()
+        why = "--flavour none" if flavour == "none" else reason if builder is None else "see the warning above"
         holds = f"holds the portable engine only, no TensorRT plan ({why})"
-    return f"{bundle.path} {holds}; run it: trtpost infer PHOTO --engine {bundle.path}"
+    return f"{bundle.path} {holds}; run it: trtpost infer PHOTO --engine {shlex.quote(str(bundle.path))}"
+
+
+def doubts(located: Located, pre: Pre, origin: str) -> list[str]:
+    """What was decided for the user and may be wrong: a sentence each, with the flag that settles it."""
+    found = []
+    if origin == ASSUMED:
+        found.append(
+            "the model does not say how pixels are normalised: (pixel - 127.5) / 127.5 is ASSUMED, and a wrong guess "
+            "spoils the mask; settle it with --normalize"
+        )
+    if origin == "--normalize" and located.expects == "pixels" and not pre.is_identity:
+        found.append("the network begins with a normalisation of its own, so --normalize makes it the second one")
+    if origin == "the network goes on from 0..1":
+        found.append(
+            "the network's own normalisation looks made for pixels of 0..1, so they are divided by 255 before it; "
+            "if it is not, settle it with --normalize"
+        )
+    if located.others:
+        names = ", ".join(f"'{name}'" for name in located.others)
+        found.append(f"the model has other outputs, {names}, which are left out; choose one with --logits")
+    return found
 
 
 def describe_located(located: Located) -> str:
     """One line on where input and logits are."""
     size = "x".join(map(str, located.input_size))
-    dropped = f", without {', '.join(reversed(located.dropped))}" if located.dropped else ""
     what = {
-        "argmax": f"{located.classes} classes, {located.layout}",
+        "argmax": f"logits of {located.classes} classes",
         "threshold": "one channel, " + ("probability" if located.probability else "logit"),
         "labels": "class ids already",
     }[located.head]
+    before = f", taken before its {' and '.join(reversed(located.dropped))}" if located.dropped else ""
     return (
         f"input '{located.input}' {located.input_dtype} {located.input_layout} {size}; "
-        f"{located.head} of '{located.logits}' ({what}{dropped})"
+        f"output '{located.output}': {what}{before}"
     )
 
 
@@ -196,7 +256,8 @@ def describe_spec(pre: Pre, post: Post, origin: str) -> str:
     """One line on what was baked."""
     size = "x".join(map(str, post.size)) if isinstance(post.size, tuple) else post.size
     normalization = "raw pixels" if pre.is_identity else f"(pixel - {_terse(pre.mean)}) / {_terse(pre.std)}"
-    steps = f"{post.head}, {post.resize} resize as in '{post.match}', size {size}"
+    head = f"threshold > {post.threshold:g}" if post.head == "threshold" else post.head
+    steps = f"{head}, {post.resize} resize as in '{post.match}', size {size}"
     return f"{pre.channels} {normalization} ({origin}); {steps}"
 
 
@@ -209,6 +270,16 @@ def _stem(source: Path) -> str:
     if resolved.name == "saved_model.pb":
         resolved = resolved.parent
     return resolved.name if resolved.is_dir() else resolved.stem
+
+
+def _source_hash(source: Path, kind: str) -> str:
+    """SHA-256 of all that the model consists of: external data of ONNX files too."""
+    if source.name == "saved_model.pb":
+        return sha256(source.parent)
+    hashes = [sha256(source)]
+    if kind == "onnx":
+        hashes += [sha256(file) for file in external_files(source)]
+    return hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 
 def _request(source_hash: str, options: BuildOptions, flavour: str | None) -> str:
@@ -236,7 +307,8 @@ def _load(source: Path, kind: str, options: BuildOptions) -> tuple[onnx.ModelPro
         if "passport" in metadata(model):
             raise ModelError(f"{source} is baked already: give `trtpost infer --engine {source}` or the source model")
         return model, f"{source.name}: ONNX already, {len(model.graph.node)} nodes"
-    model = normalized(convert(source, signature=options.signature), str(source))
+    converted = convert(source, signature=options.signature, input_size=options.input_size)
+    model = normalized(converted, str(source))
     return model, f"{source.name}: {kind} to ONNX, {len(model.graph.node)} nodes"
 
 
@@ -263,17 +335,24 @@ def _pre(located: Located, known: dict[str, str], options: BuildOptions) -> tupl
     """How pixels are normalised, and who says so."""
     if options.normalize is not None:
         (mean, std), origin = parse_normalization(options.normalize), "--normalize"
+        if located.input_dtype == "uint8" and options.normalize != "none":
+            raise SpecError(
+                f"input '{located.input}' takes the uint8 pixels themselves, so --normalize {options.normalize} "
+                "cannot be: leave it out"
+            )
     elif located.input_dtype == "uint8":
         (mean, std), origin = parse_normalization("none"), "quantised input"
     elif "normalization" in known:
         stated = json.loads(known["normalization"])
         mean, std, origin = tuple(stated["mean"]), tuple(stated["std"]), "the model's metadata"
-    elif located.rescales:
+    elif located.expects == "pixels":
         (mean, std), origin = parse_normalization("none"), "normalised inside the network"
+    elif located.expects == "unit":
+        (mean, std), origin = parse_normalization("unit"), "the network goes on from 0..1"
     else:
         (mean, std), origin = (
             parse_normalization("signed"),
-            "ASSUMED: the model says nothing, see --normalize",
+            ASSUMED,
         )
     channels = options.channels or ("gray" if located.input_channels == 1 else "rgb")
     return Pre(*located.input_size, mean=mean, std=std, channels=channels), origin
@@ -294,6 +373,10 @@ def _classes(located: Located, known: dict[str, str], options: BuildOptions) -> 
 
 def _post(located: Located, classes: int, options: BuildOptions) -> Post:
     threshold = options.threshold
+    if threshold is not None and located.head != "threshold":
+        raise SpecError(f"--threshold is for networks of one channel; this one has head '{located.head}'")
+    if threshold is not None and located.probability and not 0 <= threshold < 1:
+        raise SpecError(f"--threshold {threshold:g} makes no sense for a probability: choose one from 0 to 1")
     if threshold is None:
         threshold = 0.5 if located.probability or located.head != "threshold" else 0.0
     return Post(

@@ -120,7 +120,7 @@ def passport_from_json(text: str | bytes, name: str) -> Passport:
         version = json.loads(text)["format"]
         if version != FORMAT:
             raise BundleError(
-                f"{name} has format {version}, this trtpost reads format {FORMAT}: build it again with this version"
+                f"{name} has format {version!r}, this trtpost reads format {FORMAT}: build it again with this version"
             )
         return TypeAdapter(Passport).validate_json(text, strict=True)
     except ValidationError as error:
@@ -145,9 +145,12 @@ def load_bundle(path: Path) -> Bundle:
     Raises:
         BundleError: missing, incomplete, changed, or of another version.
     """
-    if not path.exists():
-        raise BundleError(f"no such engine bundle: {path}; build one with `trtpost build MODEL`")
-    if path.is_file():
+    try:
+        if not path.exists():
+            raise BundleError(f"no such engine bundle: {path}; build one with `trtpost build MODEL`")
+    except OSError as error:
+        raise BundleError(f"engine bundle {path} cannot be read: {reason(error)}") from None
+    if not path.is_dir():
         return Bundle(path, _embedded_passport(path))
     card = path / PASSPORT
     if not card.is_file():
@@ -162,9 +165,20 @@ def load_bundle(path: Path) -> Bundle:
         file = path / name
         if not file.is_file():
             raise BundleError(f"{path} is incomplete: {name} is missing; build the bundle again")
-        if sha256(file) != expected:
+        try:
+            found = sha256(file)
+        except OSError as error:
+            raise BundleError(f"{file} cannot be read: {reason(error)}") from None
+        if found != expected:
             raise BundleError(f"{file} is not the file that was built (its hash differs): build the bundle again")
+    if _comparable(_embedded_passport(path / MODEL)) != _comparable(passport):
+        raise BundleError(f"{card} is not the passport that was built (the one in {MODEL} differs): build it again")
     return Bundle(path, passport)
+
+
+def _comparable(passport: Passport) -> Passport:
+    """Without what the passport inside the model cannot know: the plan, and the model's own hash."""
+    return replace(passport, plan=None, files={})
 
 
 def _embedded_passport(path: Path) -> Passport:
@@ -194,14 +208,35 @@ def newest_bundle(folder: Path) -> Path:
     return max(bundles, key=lambda bundle: (bundle / PASSPORT).stat().st_mtime_ns)
 
 
+def check_replaceable(path: Path) -> None:
+    """A bundle may replace an older one, and nothing else.
+
+    Raises:
+        BundleError: something else has that name, or other files lie in it.
+    """
+    try:
+        if not path.exists():
+            return
+        strangers = sorted(file.name for file in path.iterdir() if file.name not in (MODEL, PLAN, PASSPORT))
+        ours = (path / PASSPORT).is_file() and '"request"' in (path / PASSPORT).read_text("utf-8", "replace")
+    except NotADirectoryError:
+        strangers, ours = [], False
+    except OSError as error:
+        raise BundleError(f"cannot write the engine bundle {path}: {reason(error)}") from None
+    if strangers:
+        raise BundleError(f"{path} holds {strangers[0]}, which is no part of a bundle: choose another --output")
+    if not ours:
+        raise BundleError(f"{path} exists and is not an engine bundle: choose another name with --output")
+
+
 def write_bundle(path: Path, model: onnx.ModelProto, plan: bytes | None, passport: Passport) -> Bundle:
     """Write a bundle so that it is there whole or not at all; an older one of that name is replaced.
 
     Raises:
         BundleError: the folder cannot be written, or something that is not a bundle is in the way.
     """
-    if path.exists() and not (path / PASSPORT).is_file():
-        raise BundleError(f"{path} exists and is not an engine bundle: choose another name with --output")
+    path = path.resolve() if path.is_symlink() else path
+    check_replaceable(path)
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -223,18 +258,29 @@ def write_bundle(path: Path, model: onnx.ModelProto, plan: bytes | None, passpor
 
 
 def _replace_folder(new: Path, path: Path) -> None:
-    """Rename `new` to `path`; an older bundle there is moved aside first, and put back if that fails."""
-    if not path.exists():
-        new.rename(path)
-        return
-    aside = new.with_name(new.name + ".old")
-    path.rename(aside)
-    try:
-        new.rename(path)
-    except OSError:
-        aside.rename(path)
-        raise
-    shutil.rmtree(aside, ignore_errors=True)
+    """Rename `new` to `path`, moving an older bundle aside; another process may be doing the same."""
+    for attempt in range(100):
+        try:
+            new.rename(path)  # works where nothing or an empty folder is there
+            return
+        except OSError:
+            if not path.exists() and attempt == 99:
+                raise
+        aside = new.with_name(f"{new.name}.old{attempt}")
+        try:
+            path.rename(aside)
+        except FileNotFoundError:
+            continue  # the other process has just moved it
+        try:
+            new.rename(path)
+            return
+        except OSError:
+            if not path.exists():
+                aside.rename(path)
+                raise
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+    raise OSError(f"others keep writing {path.name}")
 
 
 def sha256(path: Path) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -26,23 +27,58 @@ app.add_typer(bench, name="bench")
 
 def main() -> None:
     """Entry point: faults that the user can mend become one sentence and exit code 1."""
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(143)
+    )  # as an exception, so that children and files are cleaned up
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by the caller
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # file names and terminals need not be UTF-8
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except TrtpostError as error:
-        print(f"trtpost: {error}", file=sys.stderr)
+        _fail(str(error))
+    except OSError as error:
+        # the reader has gone or the disk is full: silence the interpreter's own complaint at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if not isinstance(error, BrokenPipeError):
+            where = f" {error.filename}" if error.filename else ""
+            _fail(f"cannot read or write{where}: {error.strerror or error}")
         sys.exit(1)
-    except BrokenPipeError:
-        # the reader has gone; silence the interpreter's own complaint at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except KeyboardInterrupt:
-        print("trtpost: stopped", file=sys.stderr)
-        sys.exit(130)
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"trtpost: {message}", file=sys.stderr)
+    sys.exit(1)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from trtpost import __version__
+
+        print(f"trtpost {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="show the version")
+    ] = False,
+) -> None:
+    """Segmentation masks at the photo's resolution: ArgMax and Resize inside the engine."""
 
 
 @app.command()
 def convert(
-    model: Annotated[Path, typer.Argument(help="SavedModel folder, .keras, .h5, frozen .pb or .tflite")],
+    model: Annotated[
+        Path, typer.Argument(help="SavedModel folder, .keras, .h5, frozen .pb or .tflite", readable=False)
+    ],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="ONNX file to write [MODEL.onnx]")] = None,
     signature: Annotated[str | None, typer.Option(help="of a SavedModel that has several")] = None,
 ) -> None:
@@ -63,7 +99,7 @@ def convert(
 
 @app.command()
 def build(
-    model: Annotated[Path, typer.Argument(help="model in any TensorFlow format, or ONNX")],
+    model: Annotated[Path, typer.Argument(help="model in any TensorFlow format, or ONNX", readable=False)],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="bundle to write [MODEL.trtpost]")] = None,
     normalize: Annotated[
         str | None,
@@ -113,12 +149,12 @@ def build(
         flavour=flavour,
     )
     bundle = builder.build(model, output, options, progress=_progress(), force=force)
-    _say(builder.next_step(bundle))
+    print(builder.next_step(bundle, flavour))
 
 
 @app.command()
 def infer(
-    images: Annotated[list[Path], typer.Argument(help="photos", show_default=False)],
+    images: Annotated[list[Path], typer.Argument(help="photos", show_default=False, readable=False)],
     engine: Annotated[Path | None, typer.Option("--engine", "-e", help="bundle [the newest one here]")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="folder, or NAME.png for one photo")] = Path(),
     overlay: Annotated[bool, typer.Option("--overlay", help="write NAME.overlay.png too")] = False,
@@ -128,6 +164,7 @@ def infer(
 ) -> None:
     """Write the mask of each photo: NAME.mask.png, whose pixel values are the class ids."""
     from trtpost import inference, report
+    from trtpost.builder import ASSUMED
     from trtpost.bundle import load_bundle, newest_bundle
     from trtpost.segment import Segmenter
 
@@ -143,25 +180,32 @@ def infer(
     if as_json:
         print(inference.to_json(path, segmenter.engine, warm_up, outcomes))
     else:
-        _say(f"engine {path} on {segmenter.engine}; warm-up {warm_up:.1f} ms, not counted below")
-        done = [(str(one.job.photo), one.summary or one.timing) for one in outcomes if one.timing]
+        print(f"engine {path} on {segmenter.engine}; warm-up {warm_up:.1f} ms, not counted below")
+        if segmenter.bundle.passport.normalization == ASSUMED:
+            print("normalisation of the pixels was assumed when the engine was built: see trtpost inspect")
+        done = [(one.job.photo.name, one.summary or one.timing) for one in outcomes if one.timing]
         if done:
             _console().print(report.timing_table(done))
         for one in outcomes:
-            _say(one.describe()) if one.error is None else print(f"trtpost: {one.error}", file=sys.stderr)
+            if one.error is None:
+                print(one.describe())
+            else:
+                print(f"trtpost: {one.error}", file=sys.stderr)
     if any(one.error for one in outcomes):
         raise typer.Exit(1)
 
 
 @app.command()
 def inspect(
-    path: Annotated[Path, typer.Argument(help="bundle, baked .onnx, or a model in any format that build takes")],
+    path: Annotated[
+        Path, typer.Argument(help="bundle, baked .onnx, or a model in any format that build takes", readable=False)
+    ],
 ) -> None:
     """Show inputs, outputs, passport, the located head and the baked node."""
     from trtpost.inspect import inspect_path
-    from trtpost.report import facts_table
+    from trtpost.report import facts_text
 
-    _console().print(facts_table(inspect_path(path, _progress())))
+    print(facts_text(inspect_path(path, _progress())))
 
 
 @bench.command()
@@ -208,9 +252,12 @@ def _labels(path: Path | None) -> tuple[str, ...]:
     if path is None:
         return ()
     try:
-        return parse_labels(existing_file(path, "label file", SpecError).read_text(encoding="utf-8"))
+        names = parse_labels(existing_file(path, "label file", SpecError).read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(f"{path} is not a text file with a class name a line: {reason(error)}") from None
+    if not names:
+        raise SpecError(f"{path} holds no class names: write one a line")
+    return names
 
 
 def _console() -> Any:
@@ -224,10 +271,6 @@ def _progress() -> Any:
     from trtpost.console import ConsoleProgress
 
     return ConsoleProgress(_console())
-
-
-def _say(text: str) -> None:
-    print(text)
 
 
 def _bar(total: int, unit: str, *, quiet: bool) -> Any:

@@ -35,6 +35,10 @@ class ConsoleProgress(Progress):
             yield step
         self._console.print(f"[bold]{title:8}[/]{escape(step.result)}", soft_wrap=True, highlight=False)
 
+    def warn(self, text: str) -> None:
+        """A line of its own that is not overlooked."""
+        self._console.print(f"[yellow][bold]warning[/] {escape(text)}[/]", soft_wrap=True, highlight=False)
+
 
 @contextmanager
 def progress_bar(console: Console, total: int, unit: str, *, quiet: bool) -> Iterator[Callable[[], None]]:

@@ -30,9 +30,9 @@ def examine() -> list[Finding]:
         _kernel(),
         _package("tensorflow", "converts TensorFlow models", "pip install 'trtpost[tf]'"),
         _package("tf2onnx", "converts TensorFlow models", "pip install 'trtpost[tf]'"),
-        _package("tensorrt", "builds plans on a machine with a GPU", "there: pip install 'trtpost[tensorrt]'"),
+        _package("tensorrt", "builds plans, on a machine with a GPU", "pip install 'trtpost[tensorrt]' there"),
         _package("tensorrt_rtx", "builds plans for RTX GPUs, with or without one", "pip install 'trtpost[rtx]'"),
-        _package("pycuda", "runs plans on the GPU", "pip install 'trtpost[tensorrt]'"),
+        _package("pycuda", "will run plans on the GPU; not used yet", "pip install 'trtpost[tensorrt]'"),
     ]
     if driver is None:
         findings.append(Finding("GPU driver", "no NVIDIA driver on this machine", False))
@@ -69,5 +69,5 @@ def _kernel() -> Finding:
 def _package(module: str, purpose: str, installation: str) -> Finding:
     found = installed_version(module)
     if found is None:
-        return Finding(module, f"not installed; {purpose}: {installation}", False)
+        return Finding(module, f"not installed; {purpose} ({installation})", False)
     return Finding(module, f"{found}: {purpose}", True)

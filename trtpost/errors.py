@@ -35,6 +35,11 @@ class MissingPackageError(TrtpostError):
     """An optional package that this step needs is not installed."""
 
 
+def printable(text: str) -> str:
+    """Text that can be encoded: file names need not be."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def reason(error: BaseException) -> str:
     """The first sentence of another library's error, on one line, for use inside a message of ours."""
     if isinstance(error, OSError) and error.strerror:

@@ -17,12 +17,18 @@ def existing_file(path: Path, kind: str, error: type[TrtpostError]) -> Path:
     Raises:
         TrtpostError: of the given type, if it is missing, a folder, or empty.
     """
-    if not path.exists():
-        raise error(f"no such {kind}: {path}")
-    if path.is_dir():
-        raise error(f"{path} is a folder, not a {kind}")
-    if path.stat().st_size == 0:
-        raise error(f"{path} is empty (zero bytes), not a {kind}")
+    article = "an" if kind[0].lower() in "aeiou" else "a"
+    try:
+        if not path.exists():
+            raise error(f"no such {kind}: {path}")
+        if path.is_dir():
+            raise error(f"{path} is a folder, not {article} {kind}")
+        if not path.is_file():
+            raise error(f"{path} is not a regular file, so it cannot be {article} {kind}")
+        if path.stat().st_size == 0:
+            raise error(f"{path} is empty (zero bytes), not {article} {kind}")
+    except OSError as fault:
+        raise error(f"{kind} {path} cannot be read: {reason(fault)}") from None
     return path
 
 
@@ -34,6 +40,7 @@ def write_whole(path: Path, write: Callable[[Any], None], error_type: type[Trtpo
     """
     temporary = None
     try:
+        path = path.resolve()  # a link stays a link: what it points to is written
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
             temporary = Path(file.name)

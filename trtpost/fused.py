@@ -52,7 +52,8 @@ def argmax_resize(
 
     Args:
         logits: [N, C, h, w] or [N, h, w, C] after `post.layout`, float32, float16, int8 or uint8, any strides;
-            class ids [N, h, w], uint8, int8, int32 or int64, where `post.head` is `labels`.
+            class ids [N, h, w], uint8, int8, int32 or int64, where `post.head` is `labels`. Other number types work,
+            by way of a copy.
         size: (H, W) of the mask; `post.size` is not looked at.
         post: decides everything else.
         out: C-contiguous [N, H, W], uint8 (int32 where `post.wide`), to write into.
@@ -112,8 +113,10 @@ def _planar(logits: NDArray[Any], post: Post) -> NDArray[Any]:
     rank, types = (3, LABEL_TYPES) if post.head == "labels" else (4, LOGIT_TYPES)
     if logits.ndim != rank or 0 in logits.shape:
         raise SpecError(f"{post.head} takes a non-empty array of {rank} dimensions, not {logits.shape}")
-    if logits.dtype.name not in types:
+    if logits.dtype.kind not in "biuf" or (post.head == "labels" and logits.dtype.kind == "f"):
         raise SpecError(f"{post.head} takes {', '.join(types)}, not {logits.dtype}")
+    if logits.dtype.name not in types:
+        logits = logits.astype(np.int64 if post.head == "labels" else np.float32)
     if post.head == "labels":
         return logits[:, None]
     planar = logits if post.layout == "NCHW" else logits.transpose(0, 3, 1, 2)

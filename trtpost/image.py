@@ -50,7 +50,7 @@ def read_photo(source: str | Path | bytes) -> Photo:
             raise ImageError(f"{name} cannot be read: {reason(error)}") from None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            warnings.simplefilter("ignore")  # of large photos and odd tags; what matters is an error
             with Image.open(stream) as image:
                 image.load()
                 return np.asarray(_to_rgb(ImageOps.exif_transpose(image)))
@@ -58,16 +58,7 @@ def read_photo(source: str | Path | bytes) -> Photo:
         raise ImageError(f"{name} is not an image in a format that Pillow reads") from None
     except Image.DecompressionBombError:
         raise ImageError(f"{name} has more than {MAX_PIXELS / 1e6:.0f} million pixels: cut it into tiles") from None
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        IndexError,
-        TypeError,
-        KeyError,
-        EOFError,
-        MemoryError,
-    ) as error:
+    except Exception as error:  # every decoder has errors of its own
         raise ImageError(f"{name} is damaged or cut short: {reason(error)}") from None
 
 
@@ -100,7 +91,7 @@ def palette(classes: Sequence[str]) -> NDArray[np.uint8]:
     """
     background = bool(classes) and classes[0] in ("background", class_name(0))
     colours = [
-        colorsys.hsv_to_rgb(0.618034 * index % 1, (0.85, 0.55)[index // 7 % 2], (1.0, 0.8)[index // 14 % 2])
+        colorsys.hsv_to_rgb(0.618034 * index % 1, (0.9, 0.5, 0.8)[index % 3], (1.0, 1.0, 0.7)[index % 3])
         for index in range(len(classes))
     ]
     if background:
@@ -119,6 +110,10 @@ def write_mask(mask: NDArray[Any], path: Path, colours: NDArray[np.uint8]) -> No
     Raises:
         ImageError: the file cannot be written; nothing is left behind.
     """
+    if mask.dtype != np.uint8 and (mask.min() < 0 or mask.max() > 65535):
+        raise ImageError(
+            f"cannot write {path}: the class ids from {mask.min()} to {mask.max()} do not fit a 16-bit PNG"
+        )
     if mask.dtype == np.uint8:
         image = Image.fromarray(mask)  # mode L, whose bytes are already the palette indices
         image.putpalette(colours[:256].tobytes())
@@ -154,7 +149,7 @@ def overlay(photo: Photo, mask: NDArray[Any], classes: Sequence[str], colours: N
     # a table of tinted levels for each class and channel makes the blend one look-up
     levels = np.arange(256, dtype=np.float32)[None, :, None]
     table = (levels * (1 - tint[:, None, None]) + colours[:, None, :] * tint[:, None, None]).astype(np.uint8)
-    ids = np.minimum(mask, len(colours) - 1)
+    ids = np.clip(mask, 0, len(colours) - 1)
     blended = np.empty_like(photo)
     for channel in range(3):
         blended[..., channel] = table[:, :, channel][ids, photo[..., channel]]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
-from trtpost.errors import TrtpostError
-from trtpost.image import write_picture
+from trtpost.errors import TrtpostError, printable
+from trtpost.image import class_name, write_picture
 from trtpost.segment import Result, Segmenter
 from trtpost.timing import Stopwatch, Summary, Timing, summarize
 
@@ -26,79 +29,111 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Share:
+    """One class that occurs in a mask, and its share of the pixels, 0..1."""
+
+    id: int
+    name: str
+    share: float
+
+
+@dataclass(frozen=True)
 class Outcome:
-    """What became of a job: timing and the classes found with their share of the mask, or an error."""
+    """What became of a job: timing and the classes found, the most frequent first, or an error."""
 
     job: Job
     size: tuple[int, int] = (0, 0)
     timing: Timing | None = None
     summary: Summary | None = None
-    shares: dict[str, float] | None = None
+    classes: tuple[Share, ...] = ()
     error: str | None = None
 
     def describe(self) -> str:
         """One line for people."""
-        found = ", ".join(f"{name} {share:.1%}" for name, share in (self.shares or {}).items())
+        found = ", ".join(f"{one.name} {_percent(one.share)}" for one in self.classes)
         files = " and ".join(str(path) for path in (self.job.mask, self.job.overlay) if path)
         return f"{self.job.photo} -> {files}: {self.size[0]}x{self.size[1]}, {found}"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}" if share >= 0.001 else "<0.1%"
 
 
 def plan_jobs(photos: Sequence[Path], output: Path, *, overlay: bool) -> list[Job]:
     """Decide the files; photos that would share one get their folder and suffix into the name.
 
     Args:
-        photos: in the order in which they will run.
+        photos: in the order in which they will run; one that is given twice runs once.
         output: a folder, made if it is missing; or, for one photo, a file that ends in `.png`.
         overlay: whether overlays are wanted.
 
     Raises:
-        TrtpostError: several photos and a single output file.
+        TrtpostError: several photos and a single output file, a file that is no PNG, or one that is a photo itself.
     """
-    if output.suffix.lower() == ".png" and not output.is_dir():
+    photos = list(dict.fromkeys(photos))
+    suffix = "" if output.is_dir() else output.suffix.lower()
+    if suffix == ".png":
         if len(photos) > 1:
             raise TrtpostError(f"--output {output} is one file, but there are {len(photos)} photos: give a folder")
-        return [Job(photos[0], output, output.with_suffix(".overlay.png") if overlay else None)]
-    names = _distinct_names(list(dict.fromkeys(photos)))
-    return [
-        Job(photo, output / f"{name}.mask.png", output / f"{name}.overlay.png" if overlay else None)
-        for photo, name in names.items()
-    ]
+        jobs = [Job(photos[0], output, output.with_suffix(".overlay.png") if overlay else None)]
+    elif suffix in Image.registered_extensions():
+        raise TrtpostError(f"--output {output}: masks are PNG, so give a name that ends in .png, or a folder")
+    else:
+        jobs = [
+            Job(photo, output / f"{name}.mask.png", output / f"{name}.overlay.png" if overlay else None)
+            for photo, name in _distinct_names(photos).items()
+        ]
+    sources = {os.path.realpath(photo) for photo in photos}
+    for job in jobs:
+        for target in (job.mask, job.overlay):
+            if target is not None and os.path.realpath(target) in sources:
+                raise TrtpostError(f"{target} would overwrite a photo: choose another --output")
+    return jobs
 
 
 def _distinct_names(photos: list[Path]) -> dict[Path, str]:
     """`a` for x/a.jpg; `a.jpg` and `a.png` where the stem occurs twice; then the folders too, then a number."""
-    forms = (
+    forms: tuple[Callable[[Path], str], ...] = (
         lambda photo: photo.stem,
         lambda photo: photo.name,
         lambda photo: "_".join(part for part in photo.parts if part not in ("/", "..", ".")),
     )
     names: dict[Path, str] = {}
+    taken: set[str] = set()  # without case, since some file systems have none
     left = photos
     for form in forms:
         counts = Counter(form(photo).lower() for photo in left)
-        taken = {name.lower() for name in names.values()}
         fitting = [photo for photo in left if counts[form(photo).lower()] == 1 and form(photo).lower() not in taken]
         names |= {photo: form(photo) for photo in fitting}
+        taken |= {form(photo).lower() for photo in fitting}
         left = [photo for photo in left if photo not in names]
-    for number, photo in enumerate(left, 1):
+    for photo in left:
+        number = next(n for n in itertools.count(1) if f"{photo.stem}_{n:03d}".lower() not in taken)
         names[photo] = f"{photo.stem}_{number:03d}"
+        taken.add(names[photo].lower())
     return {photo: names[photo] for photo in photos}
 
 
 def run(segmenter: Segmenter, job: Job, *, repeat: int) -> Outcome:
     """Run one job, `repeat` times; a fault that the user can mend becomes part of the outcome."""
     try:
-        runs = [_run_once(segmenter, job) for _ in range(repeat)]
-        result, timing = runs[-1]
+        timings = [_run_once(segmenter, job)[1] for _ in range(repeat - 1)]
+        result, timing = _run_once(segmenter, job)
         if job.overlay is not None:
             write_picture(result.overlay(), job.overlay)
     except TrtpostError as error:
         return Outcome(job, error=str(error))
     ids, counts = np.unique(result.mask, return_counts=True)
     order = np.argsort(-counts, kind="stable")
-    shares = {result.classes[ids[index]]: float(counts[index] / result.mask.size) for index in order}
+    names = dict(enumerate(result.classes))
+    shares = tuple(
+        Share(
+            int(ids[index]), names.get(int(ids[index]), class_name(int(ids[index]))), counts[index] / result.mask.size
+        )
+        for index in order
+    )
     height, width = result.mask.shape
-    summary = summarize([one for _, one in runs]) if repeat > 1 else None
+    summary = summarize([*timings, timing]) if repeat > 1 else None
     return Outcome(job, (height, width), timing, summary, shares)
 
 
@@ -125,15 +160,15 @@ def to_json(bundle: Path, engine: str, warm_up: float, outcomes: Sequence[Outcom
 
 
 def _entry(outcome: Outcome) -> dict[str, object]:
-    entry: dict[str, object] = {"photo": str(outcome.job.photo)}
+    entry: dict[str, object] = {"photo": printable(str(outcome.job.photo))}
     if outcome.error is not None or outcome.timing is None:
         return entry | {"error": outcome.error}
     entry |= {
-        "mask": str(outcome.job.mask),
-        "overlay": str(outcome.job.overlay) if outcome.job.overlay else None,
+        "mask": printable(str(outcome.job.mask)),
+        "overlay": printable(str(outcome.job.overlay)) if outcome.job.overlay else None,
         "height": outcome.size[0],
         "width": outcome.size[1],
-        "classes": {name: round(share, 6) for name, share in (outcome.shares or {}).items()},
+        "classes": [{"id": one.id, "name": one.name, "share": round(float(one.share), 6)} for one in outcome.classes],
         "timing_ms": outcome.timing.to_json(),
     }
     if outcome.summary is not None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from trtpost.bundle import load_bundle
 from trtpost.convert import convert, kind_of
-from trtpost.graph.locate import locate
-from trtpost.graph.model import load_model, metadata, normalized
+from trtpost.errors import ModelError
+from trtpost.graph.locate import Located, locate
+from trtpost.graph.model import load_model, metadata, normalized, understood
 from trtpost.progress import Progress
 from trtpost.report import bundle_facts, model_facts
 
@@ -29,4 +30,9 @@ def inspect_path(path: Path, progress: Progress) -> list[tuple[str, str]]:
         with progress.step("convert") as step:
             model = normalized(convert(path), str(path))
             step.result = f"{path.name} to ONNX"
-    return model_facts(path, model, locate(model))
+    try:
+        with understood(path):
+            located: Located | str = locate(model)
+    except ModelError as error:
+        located = f"no: {error}"
+    return model_facts(path, model, located)

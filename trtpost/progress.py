@@ -19,3 +19,6 @@ class Progress:
     def step(self, title: str) -> Iterator[Step]:  # noqa: ARG002, the subclass shows it
         """Announce a step, run it, and let it set its result."""
         yield Step()
+
+    def warn(self, text: str) -> None:
+        """Say what may be wrong though nothing failed."""

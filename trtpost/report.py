@@ -22,16 +22,19 @@ from trtpost.timing import STAGE_NAMES, Summary, Timing
 
 def timing_table(rows: Sequence[tuple[str, Timing | Summary]]) -> Table:
     """Stages of one or more photos, in milliseconds; for repeated runs median and 95th percentile."""
+    repeated = any(isinstance(timing, Summary) for _, timing in rows)
     table = Table(title="milliseconds", title_justify="left", box=None, pad_edge=False)
-    table.add_column("photo")
+    table.add_column("photo", overflow="fold")
+    if repeated:
+        table.add_column("", no_wrap=True)
     for name in (*STAGE_NAMES.values(), "total"):
         table.add_column(name, justify="right")
     for name, timing in rows:
         if isinstance(timing, Summary):
-            table.add_row(f"{name}  median of {timing.count}", *_milliseconds(timing.median))
-            table.add_row(f"{name}  p95", *_milliseconds(timing.p95))
+            table.add_row(escape(name), f"median of {timing.count}", *_milliseconds(timing.median))
+            table.add_row("", "p95", *_milliseconds(timing.p95))
         else:
-            table.add_row(name, *_milliseconds(timing))
+            table.add_row(escape(name), *([""] if repeated else []), *_milliseconds(timing))
     return table
 
 
@@ -39,14 +42,10 @@ def _milliseconds(timing: Timing) -> list[str]:
     return [f"{getattr(timing, stage):.2f}" for stage in STAGE_NAMES] + [f"{timing.total:.2f}"]
 
 
-def facts_table(facts: Sequence[tuple[str, str]]) -> Table:
-    """Two columns: what, and how it is."""
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in facts:
-        table.add_row(name, escape(value))
-    return table
+def facts_text(facts: Sequence[tuple[str, str]]) -> str:
+    """A line a fact: what, and how it is."""
+    width = max(len(name) for name, _ in facts) + 2
+    return "\n".join(f"{name:{width}}{value}" for name, value in facts)
 
 
 def bundle_facts(bundle: Bundle) -> list[tuple[str, str]]:
@@ -80,23 +79,31 @@ def _shortened(names: Sequence[str], limit: int = 24) -> str:
     return shown if len(names) <= limit else f"{shown}, ... {len(names) - limit} more"
 
 
-def model_facts(path: Path, model: onnx.ModelProto, located: Located | None = None) -> list[tuple[str, str]]:
-    """Inputs and outputs of an ONNX model, and the baked node, or where the logits were found."""
+def model_facts(path: Path, model: onnx.ModelProto, located: Located | str | None = None) -> list[tuple[str, str]]:
+    """Inputs and outputs of an ONNX model, and the baked node, or where the logits were found or why not."""
     facts = [("graph", f"{path}: {len(model.graph.node)} nodes, opset {opset_of(model)}, IR {model.ir_version}")]
     facts += [("input", _value(value)) for value in model.graph.input]
     facts += [("output", _value(value)) for value in model.graph.output]
     for node in model.graph.node:
         if node.domain == DOMAIN and node.op_type == NODE:
-            attributes = ", ".join(f"{one.name}={onnx.helper.get_attribute_value(one)}" for one in node.attribute)
+            values = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+            if values.get("head") != b"threshold":
+                values.pop("threshold", None)
+            attributes = ", ".join(
+                f"{name}={value.decode() if isinstance(value, bytes) else f'{value:g}'}"
+                for name, value in values.items()
+            )
             facts.append(("node", f"{DOMAIN}::{NODE} ({', '.join(node.input)}), {attributes}"))
     if located is not None:
-        facts.append(("located", describe_located(located)))
+        facts.append(("located", located if isinstance(located, str) else describe_located(located)))
     return facts
 
 
 def _value(value: onnx.ValueInfoProto) -> str:
     tensor = value.type.tensor_type
-    dims = ", ".join(str(dim.dim_value or dim.dim_param or "?") for dim in tensor.shape.dim)
+    # tf2onnx calls dynamic dimensions unk__ and a number
+    names = [dim.dim_param if not dim.dim_param.startswith("unk__") else "" for dim in tensor.shape.dim]
+    dims = ", ".join(str(dim.dim_value or name or "?") for dim, name in zip(tensor.shape.dim, names, strict=True))
     return f"{value.name} {onnx.TensorProto.DataType.Name(tensor.elem_type).lower()} [{dims}]"
 
 
@@ -126,7 +133,7 @@ def bench_table(report: Report) -> Group:
     if report.floor is not None:
         table.add_row("floor: read the logits, write the mask", f"{report.floor:.2f}", "1.0", "", "")
     for resize in ("nearest", "bilinear"):
-        ours = report.ours(resize)  # type: ignore[arg-type]
+        ours = report.ours(resize)
         table.add_row(f"[bold]{resize}[/]")
         for row in report.rows:
             if row.resize != resize:
@@ -141,7 +148,7 @@ def bench_table(report: Report) -> Group:
                 f"{row.milliseconds / ours:.1f}" if ours else "",
                 _verdict(row),
             )
-        rival = report.fastest_rival(resize)  # type: ignore[arg-type]
+        rival = report.fastest_rival(resize)
         if rival and rival.milliseconds and ours:
             lines.append(
                 f"{resize}: {rival.milliseconds / ours:.1f} times the speed of the fastest rival ({rival.name})"

@@ -85,7 +85,8 @@ def bilinear(
 
     Only the rows and columns that are used are read, so a small output of a large photo is cheap.
     """
-    top, bottom, down = (one[rows] for one in linear_index(array.shape[0], size[0], match))
+    top, bottom, down = linear_index(array.shape[0], size[0], match)
+    top, bottom, down = top[rows], bottom[rows], down[rows]
     left, right, across = linear_index(array.shape[1], size[1], match)
     trailing = (1,) * (array.ndim - 2)
     down = down.reshape(-1, 1, *trailing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,8 @@ class Result:
         timing: milliseconds of each stage; of a batch, the photo's share.
     """
 
-    mask: NDArray[Any]
-    photo: Photo
+    mask: NDArray[Any] = field(repr=False)
+    photo: Photo = field(repr=False)
     classes: tuple[str, ...]
     timing: Timing
 
@@ -143,7 +143,7 @@ class Segmenter:
                     timing,
                     preprocess=share.preprocess / len(photos),
                     network=share.network / len(photos),
-                    post=share.post / len(photos),
+                    argmax_resize=share.argmax_resize / len(photos),
                 ),
             )
             for (photo, timing), mask in zip(photos, masks, strict=False)

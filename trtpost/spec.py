@@ -7,6 +7,7 @@ that has no meaning cannot be made: the constructor refuses it.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -117,8 +118,9 @@ class Post:
             )
         if self.classes < 1 or (self.head == "threshold" and self.classes != 2):
             raise SpecError(f"{self.classes} classes make no sense for head '{self.head}'")
-        if not math.isfinite(self.threshold):
-            raise SpecError(f"threshold must be finite, not {self.threshold}")
+        object.__setattr__(self, "threshold", float(self.threshold))
+        if not abs(self.threshold) < 3e38:
+            raise SpecError(f"threshold must be a finite float32, not {self.threshold}")
         if isinstance(self.size, str):
             _one_of("size", self.size, ("runtime", "image"))
         elif len(self.size) != 2 or min(self.size) < 1 or max(self.size) > MAX_SIDE:
@@ -166,9 +168,8 @@ def parse_pair(text: str) -> tuple[int, int]:
     Raises:
         SpecError: the text is something else.
     """
-    height, cross, width = text.lower().partition("x")
-    if cross and height.isdecimal() and width.isdecimal() and int(height) and int(width):
-        return int(height), int(width)
+    if match := re.fullmatch(r"0*([1-9]\d{0,6})[xX]0*([1-9]\d{0,6})", text, re.ASCII):
+        return int(match.group(1)), int(match.group(2))
     raise SpecError(f"a size must be HxW (height x width) such as 1080x1920, not '{text}'")
 
 

@@ -12,7 +12,7 @@ STAGE_NAMES = {
     "decode": "decode",
     "preprocess": "preprocess",
     "network": "network",
-    "post": "ArgMax+resize",
+    "argmax_resize": "ArgMax+resize",
     "encode": "encode",
 }
 """Stage to the name that people read, in the order in which they run."""
@@ -25,13 +25,13 @@ class Timing:
     decode: float = 0.0
     preprocess: float = 0.0
     network: float = 0.0
-    post: float = 0.0
+    argmax_resize: float = 0.0
     encode: float = 0.0
 
     @property
     def total(self) -> float:
         """Milliseconds of all stages together."""
-        return self.decode + self.preprocess + self.network + self.post + self.encode
+        return self.decode + self.preprocess + self.network + self.argmax_resize + self.encode
 
     def with_stage(self, stage: str, milliseconds: float) -> Timing:
         """A copy with one stage set."""

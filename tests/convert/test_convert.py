@@ -57,6 +57,43 @@ def test_every_format_gives_the_same_numbers(saved, keras_model, name):
     assert (located.classes, located.layout, located.head) == (4, "NCHW", "argmax")
 
 
+def test_keras_argmax_and_custom_layers(keras_model, tmp_path):
+    keras = package("keras")
+
+    @keras.saving.register_keras_serializable("tests")
+    class Doubled(keras.layers.Layer):
+        def call(self, x):
+            return 2 * x
+
+    ends_in_argmax = keras.Model(keras_model.input, keras.ops.argmax(keras_model.output, axis=-1))
+    ends_in_argmax.save(tmp_path / "argmax.keras")
+    model = convert(tmp_path / "argmax.keras")
+    image = np.random.default_rng(0).random((2, 16, 24, 3)).astype(np.float32)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    (labels,) = session.run(None, {"photo": image})
+    np.testing.assert_array_equal(labels, ends_in_argmax(image).numpy())
+    assert locate(normalized(model, "argmax")).head == "labels"
+
+    keras.Model(keras_model.input, Doubled()(keras_model.output)).save(tmp_path / "custom.keras")
+    with pytest.raises(ModelError, match=r"'Doubled'.*model\.export"):
+        convert(tmp_path / "custom.keras")
+
+
+def test_a_dynamic_keras_model_whose_layers_need_the_size(tmp_path):
+    keras = package("keras")
+    image = keras.Input((None, None, 3))
+    x = keras.layers.Conv2D(4, 3, strides=2, padding="same")(image)
+    keras.Model(image, keras.layers.UpSampling2D(2, interpolation="bilinear")(x)).save(tmp_path / "dynamic.keras")
+    sized = convert(tmp_path / "dynamic.keras", input_size=(32, 48))
+    assert [dim.dim_value for dim in sized.graph.input[0].type.tensor_type.shape.dim[1:]] == [32, 48, 3]
+
+
+def test_a_module_of_the_users_named_tensorflow_is_not_imported(saved, tmp_path, monkeypatch):
+    (tmp_path / "tensorflow.py").write_text("raise SystemExit('imported by mistake')")
+    monkeypatch.chdir(tmp_path)
+    assert convert(saved / "net.tflite").graph.node
+
+
 def test_keras_names_and_dynamic_batch_are_kept(saved):
     model = convert(saved / "net.keras")
     assert [value.name for value in model.graph.input] == ["photo"]

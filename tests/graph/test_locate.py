@@ -138,5 +138,48 @@ def test_normalisation_inside_the_network_is_seen():
         k=kernel(4),
         c=np.float32(255),
     )
-    assert locate(inside).rescales
-    assert not locate(nchw()).rescales
+    assert locate(inside).expects == "pixels"
+    assert locate(nchw()).expects == ""
+
+
+@pytest.mark.parametrize(
+    ("chain", "expects"),
+    [
+        ([("Div", 255)], "pixels"),
+        ([("Div", 127.5), ("Sub", 1)], "pixels"),
+        ([("Sub", [123.7, 116.3, 103.5]), ("Div", [58.4, 57.1, 57.4])], "pixels"),
+        ([("Sub", [103.9, 116.8, 123.7])], "pixels"),  # Caffe's means, no deviation
+        ([("Sub", [0.485, 0.456, 0.406]), ("Div", [0.229, 0.224, 0.225])], "unit"),
+        ([("Mul", 2), ("Sub", 1)], "unit"),
+    ],
+)
+def test_what_range_the_networks_own_normalisation_is_made_for(chain, expects):
+    body, current, weights = "", "image", {}
+    for step, (op, values) in enumerate(chain):
+        weights[f"c{step}"] = np.array(values, np.float32).reshape(-1, 1, 1)
+        body += f"x{step} = {op} ({current}, c{step})\n"
+        current = f"x{step}"
+    weights["k"] = kernel(4)
+    model = net(f"{body} logits = Conv ({current}, k)", "float[1,3,8,12] image", "float[1,4,8,12] logits", **weights)
+    assert locate(model).expects == expects
+
+
+def test_labels_that_were_moved_after_argmax_stay_labels():
+    """A crop or a transpose after ArgMax is part of the mask: the logits before it are of another picture."""
+    for tail, out in [
+        ("i = Constant <value_ints = [0, 2, 4]> ()\n out = Gather <axis = 1> (a, i)", "int64[1,3,12] out"),
+        ("out = Transpose <perm = [0, 2, 1]> (a)", "int64[1,12,8] out"),
+    ]:
+        model = nhwc(4, f"a = ArgMax <axis = 3, keepdims = 0> (logits)\n {tail}", out)
+        assert locate(model, before_argmax=True).head == "labels"
+
+
+def test_integer_logits_are_not_labels():
+    model = nhwc(4, "out = Cast <to = 2> (logits)", "uint8[1,8,12,4] out")
+    assert locate(model).head == "argmax"
+    with pytest.raises(ModelError, match="cannot be labels"):
+        locate(model, head="labels")
+
+
+def test_other_outputs_are_remembered():
+    assert locate(two_heads("logits aux_logits")).others == ("aux_logits",)

@@ -1,4 +1,7 @@
-"""The portable engine: ONNX Runtime up to the logits, then the fused kernel, or the node's function body without it."""
+"""The portable engine: ONNX Runtime up to the logits, then the fused kernel, or the node's function body without it.
+
+A graph whose function was inlined has no seam left: ONNX Runtime then runs it whole.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from numpy.typing import NDArray
 from trtpost import fused
 from trtpost.bundle import Bundle
 from trtpost.errors import BackendError, BundleError, reason
-from trtpost.graph.bake import split
+from trtpost.graph.bake import is_inlined, split
 from trtpost.resample import nearest_index
 from trtpost.spec import Post
 from trtpost.timing import Stopwatch
@@ -36,18 +39,22 @@ class OnnxRuntimeEngine:
         import onnxruntime
 
         self._post, self._threads = bundle.passport.post, threads
-        tail = "the fused kernel" if fused.is_available() else "the function body"
-        self.name = f"ONNX Runtime {onnxruntime.__version__} and {tail} on the CPU"
+        self._logits_size = bundle.passport.located.logits_size
         options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
+        options.log_severity_level = 4  # its errors reach the user as ours
         options.intra_op_num_threads = threads or fused.default_threads()
         try:
-            network, mask = split(onnx.load(bundle.model))
+            model = onnx.load(bundle.model)
+            whole = is_inlined(model)
+            network, mask = (model, None) if whole else split(model)
         except Exception as error:
             raise BundleError(f"{bundle.model} cannot be read: {reason(error)}; build the bundle again") from None
+        self._whole = whole
+        tail = "" if whole else " and the fused kernel" if fused.is_available() else " and the function body"
+        self.name = f"ONNX Runtime {onnxruntime.__version__}{tail} on the CPU"
         try:
             self._network = _session(network, options)
-            self._mask = None if fused.is_available() else _session(mask, options)
+            self._mask = None if mask is None or fused.is_available() else _session(mask, options)
         except Exception as error:  # ONNX Runtime's errors have no common base
             raise BackendError(f"ONNX Runtime does not take {bundle.model}: {reason(error)}") from None
         value = network.graph.output[0]
@@ -63,23 +70,26 @@ class OnnxRuntimeEngine:
         Raises:
             BackendError: ONNX Runtime fails, for lack of memory say.
         """
+        if self._whole:
+            with watch("network"):
+                return _run(self._network, "mask", [pixels, *size_inputs(self._post, self._logits_size, size)])
         with self._buffer(len(pixels)) as buffer:
             with watch("network"):
                 logits = self._logits(pixels, buffer)
-            with watch("post"):
+            with watch("argmax_resize"):
                 if self._mask is None:
                     return fused.argmax_resize(logits, size, self._post, threads=self._threads)
-                return self._body(self._mask, logits, size)
+                return _run(self._mask, "mask", [logits, *size_inputs(self._post, self._logits_size, size)])
 
     def logits(self, pixels: NDArray[np.uint8]) -> NDArray[Any]:
         """The network alone: pixels as for `run` to logits in the layout of the spec."""
         with self._buffer(len(pixels)) as buffer:
-            return self._logits(pixels, buffer).copy()
+            return np.array(self._logits(pixels, buffer))
 
     @contextmanager
     def _buffer(self, batch: int) -> Iterator[NDArray[Any] | None]:
         """Memory for the logits, kept for the next call; None where the graph does not tell their size."""
-        shape = (batch, *self._logits_shape[1:])
+        shape = (self._logits_shape[0] or batch, *self._logits_shape[1:])
         if 0 in shape:
             yield None
             return
@@ -95,35 +105,33 @@ class OnnxRuntimeEngine:
 
     def _logits(self, pixels: NDArray[np.uint8], buffer: NDArray[Any] | None) -> NDArray[Any]:
         name = self._logits_name
+        if buffer is None:
+            return _run(self._network, name, [pixels])
         try:
-            if buffer is None:
-                (logits,) = self._network.run([name], {"image": pixels})
-                return np.asarray(logits)
             binding = self._network.io_binding()
             binding.bind_cpu_input("image", pixels)
             binding.bind_output(name, "cpu", 0, buffer.dtype, buffer.shape, buffer.ctypes.data)
             self._network.run_with_iobinding(binding)
         except Exception as error:  # ONNX Runtime's errors have no common base
-            raise BackendError(f"ONNX Runtime failed in the network: {reason(error)}") from None
+            raise BackendError(f"ONNX Runtime failed: {reason(error)}") from None
         return buffer
 
-    def _body(self, session: Any, logits: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
-        names = [value.name for value in session.get_inputs()]
-        values = [logits, *size_inputs(self._post, logits.shape, size)]  # a fixed size is the graph's own
-        try:
-            (mask,) = session.run(["mask"], dict(zip(names, values, strict=False)))
-        except Exception as error:  # ONNX Runtime's errors have no common base
-            raise BackendError(f"ONNX Runtime failed in the post-processing: {reason(error)}") from None
-        return np.asarray(mask)
+
+def _run(session: Any, output: str, values: list[NDArray[Any]]) -> NDArray[Any]:
+    """One output, from the inputs in their order; the graph has no input for a size that is fixed."""
+    names = [value.name for value in session.get_inputs()]
+    try:
+        (result,) = session.run([output], dict(zip(names, values, strict=False)))
+    except Exception as error:  # ONNX Runtime's errors have no common base
+        raise BackendError(f"ONNX Runtime failed: {reason(error)}") from None
+    return np.asarray(result)
 
 
-def size_inputs(post: Post, logits_shape: tuple[int, ...], size: tuple[int, int]) -> list[NDArray[np.int64]]:
-    """What the baked graph takes for the mask's size: [`output_size`], or [`rows`, `cols`]."""
+def size_inputs(post: Post, source: tuple[int, int], size: tuple[int, int]) -> list[NDArray[np.int64]]:
+    """What the baked graph takes for a mask of `size` from logits of `source`: [`output_size`], or [`rows`, `cols`]."""
     if not post.needs_tables:
         return [np.array(size, np.int64)]
-    start = 2 if post.head != "labels" and post.layout == "NCHW" else 1
-    sources = logits_shape[start : start + 2]
-    return [nearest_index(source, target, post.match) for source, target in zip(sources, size, strict=True)]
+    return [nearest_index(length, target, post.match) for length, target in zip(source, size, strict=True)]
 
 
 def _session(model: onnx.ModelProto, options: Any) -> Any:

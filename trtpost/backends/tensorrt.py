@@ -65,6 +65,22 @@ def builder_here() -> tuple[str | None, str]:
     )
 
 
+def check_builder(flavour: str) -> None:
+    """Refuse a flavour that cannot build here, before any work is done.
+
+    Raises:
+        MissingPackageError: it is not installed.
+        BackendError: it needs a GPU, and there is none.
+    """
+    require(flavour, FLAVOURS[flavour], "building a TensorRT plan")
+    driver = cuda.driver()
+    if flavour == "tensorrt" and not (driver and driver.devices):
+        raise BackendError(
+            "tensorrt builds only on a machine with an NVIDIA GPU, and there is none here: "
+            "use --flavour tensorrt_rtx, or none for the portable engine alone"
+        )
+
+
 def build_plan(model: onnx.ModelProto, profile: Profile, flavour: str) -> tuple[bytes, Plan]:
     """Build a plan from a baked graph.
 

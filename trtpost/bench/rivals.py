@@ -1,17 +1,19 @@
 """Everything that people use today to turn logits into a mask: each rival as a function from logits to mask.
 
-All take float32 logits [1, C, h, w] that are there already, in the layout that the framework prefers, and give class ids
-[H, W] as a numpy array. `match` names the pixel convention, so that the answer can be compared with the reference.
+All take float32 logits [1, C, h, w] that are there already, in the layout that the framework prefers, and give class
+ids [H, W] as a numpy array. `match` names the pixel convention, so that the answer can be compared with the reference.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
 from numpy.typing import NDArray
 
 from trtpost import fused
@@ -96,10 +98,8 @@ def _tensorflow() -> Iterator[Rival]:
 def _with_tensorflow(run: Callable[[Any, Any, tuple[int, int]], Mask]) -> Callable[..., Callable[[], Mask]]:
     def start(logits: Logits, size: tuple[int, int], threads: int) -> Callable[[], Mask]:
         tf = require("tensorflow", "tf", "this row")
-        try:
+        with contextlib.suppress(RuntimeError):  # raised once it has started, with the number that the first row set
             tf.config.threading.set_intra_op_parallelism_threads(threads)
-        except RuntimeError:
-            pass  # it has started already, with the number that the first row set
         tensor = tf.constant(np.ascontiguousarray(logits.transpose(0, 2, 3, 1)))
         return lambda: run(tf, tensor, size)
 
@@ -181,7 +181,7 @@ def _onnxruntime() -> Iterator[Rival]:
 def _plain_nearest(logits: Logits, size: tuple[int, int]) -> onnx.ModelProto:
     """What exporters write: ArgMax, then an integer Resize. It rounds some indices differently from TensorFlow."""
     shape = ", ".join(map(str, logits.shape))
-    model = onnx.parser.parse_model(f"""
+    return onnx.parser.parse_model(f"""
     <ir_version: 8, opset_import: ["" : 17]>
     plain (float[{shape}] logits) => (uint8[1, 1, {size[0]}, {size[1]}] mask) {{
       best = ArgMax <axis = 1> (logits)
@@ -190,7 +190,6 @@ def _plain_nearest(logits: Logits, size: tuple[int, int]) -> onnx.ModelProto:
       mask = Resize <mode = "nearest", coordinate_transformation_mode = "half_pixel",
                      nearest_mode = "round_prefer_ceil"> (labels, , , sizes)
     }}""")
-    return model
 
 
 def _body(resize: Resize) -> Callable[[Logits, tuple[int, int]], onnx.ModelProto]:

@@ -17,7 +17,7 @@ from pathlib import Path
 import onnx
 
 from trtpost.convert.tflite import Metadata, is_tflite, read_metadata
-from trtpost.errors import MissingPackageError, ModelError
+from trtpost.errors import MissingPackageError, ModelError, printable
 from trtpost.files import existing_file
 from trtpost.graph.model import set_metadata
 
@@ -28,12 +28,15 @@ OPSET = 17
 """Of the models that we write: old enough for every TensorRT 10, new enough for LayerNormalization."""
 
 
-def convert(source: Path, *, signature: str | None = None) -> onnx.ModelProto:
+def convert(
+    source: Path, *, signature: str | None = None, input_size: tuple[int, int] | None = None
+) -> onnx.ModelProto:
     """Convert a TensorFlow model.
 
     Args:
         source: SavedModel folder (or the `saved_model.pb` inside), `.keras`, `.h5`, frozen `.pb`, `.tflite`.
         signature: of a SavedModel that has several; default `serving_default`, or the only one.
+        input_size: (height, width) of a Keras model whose own is dynamic: some layers need to know it.
 
     Returns:
         The ONNX model; normalisation and class names that the file itself holds are in its metadata.
@@ -54,13 +57,15 @@ def convert(source: Path, *, signature: str | None = None) -> onnx.ModelProto:
         result = Path(folder) / "converted.onnx"
         request = {
             "kind": kind,
-            "source": str(source),
+            "source": str(source.resolve()),
             "result": str(result),
             "opset": OPSET,
             "signature": signature,
+            "input_size": input_size,
         }
         finished = subprocess.run(
             [sys.executable, "-m", "trtpost.convert.worker"],
+            cwd=folder,  # so that no tensorflow.py of the user's is imported by mistake
             input=json.dumps(request),
             capture_output=True,
             text=True,
@@ -80,7 +85,7 @@ def convert(source: Path, *, signature: str | None = None) -> onnx.ModelProto:
             f"{source}: no ONNX form is known for {listing}: replace the operator in the model, "
             "or export the part of the network before it"
         )
-    set_metadata(model, facts.to_properties() | {"source": source.name})
+    set_metadata(model, facts.to_properties() | {"source": printable(source.name)})
     return model
 
 

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import onnx
 
 from trtpost.errors import ModelError, reason
 
@@ -27,11 +31,13 @@ def main() -> None:
     except ModelError as error:
         answer = {"error": str(error)}
     except Exception as error:  # the libraries below raise anything, and the user is owed one sentence
-        answer = {"error": f"TensorFlow cannot read or convert it: {reason(error)}"}
+        answer = {"error": f"TensorFlow cannot read or convert it: {_cause(error)}"}
     print(json.dumps(answer))
 
 
-def _convert(kind: str, source: str, result: str, opset: int, signature: str | None) -> None:
+def _convert(
+    kind: str, source: str, result: str, opset: int, signature: str | None, input_size: list[int] | None
+) -> None:
     path = Path(source)
     if kind == "tflite":
         _tflite(path, result, opset)
@@ -41,7 +47,7 @@ def _convert(kind: str, source: str, result: str, opset: int, signature: str | N
         if path.name == "saved_model.pb":
             path = path.parent
         # the model owns the variables, which the function refers to weakly: it must live until they are frozen
-        owner, function, names = _saved_model(path, signature) if kind == "saved_model" else _keras(path)
+        owner, function, names = _saved_model(path, signature) if kind == "saved_model" else _keras(path, input_size)
         _function(function, names, result, opset)
         del owner
 
@@ -97,18 +103,26 @@ def _concrete_functions(value: Any) -> list[Any]:
     return list(getattr(function, "concrete_functions", []))
 
 
-def _keras(path: Path) -> tuple[Any, Any, list[str]]:
+def _keras(path: Path, input_size: list[int] | None) -> tuple[Any, Any, list[str]]:
     import keras
     import tensorflow as tf
 
-    model = keras.models.load_model(path, compile=False)  # safe mode: no code from the file is run
+    try:
+        model = keras.models.load_model(path, compile=False)  # safe mode: no code from the file is run
+    except (TypeError, ValueError) as error:
+        if "custom" not in str(error).lower() and "lambda" not in str(error).lower():
+            raise
+        raise ModelError(
+            f"the Keras file needs code that is not in it ({_custom_class(error)}): "
+            "where that code is, call model.export(folder) and give the SavedModel folder"
+        ) from None
     try:
         inputs = model.inputs
     except (AttributeError, ValueError):
         inputs = None
     if not inputs:
         raise ModelError("the Keras model does not know its input shape: call it once on an image, then save it again")
-    specs = [tf.TensorSpec(tensor.shape, tensor.dtype, name=tensor.name) for tensor in inputs]
+    specs = [tf.TensorSpec(_sized(tensor.shape, input_size), tensor.dtype, name=tensor.name) for tensor in inputs]
 
     def call(*tensors: Any) -> Any:
         return model(tensors[0] if len(tensors) == 1 else list(tensors), training=False)
@@ -117,6 +131,28 @@ def _keras(path: Path) -> tuple[Any, Any, list[str]]:
     # Keras 3 calls every output keras_tensor_N; the layer that made it has the name that people know
     layers = {id(tensor): layer.name for layer in model.layers for tensor in tf.nest.flatten(layer.output)}
     return model, function, [layers.get(id(tensor), tensor.name) for tensor in tf.nest.flatten(model.outputs)]
+
+
+def _sized(shape: tuple[int | None, ...], size: list[int] | None) -> tuple[int | None, ...]:
+    """An image shape [N, H, W, C] whose dynamic height and width are `size`."""
+    if size is None or len(shape) != 4:
+        return shape
+    return (shape[0], shape[1] or size[0], shape[2] or size[1], shape[3])
+
+
+def _custom_class(error: Exception) -> str:
+    """The class that Keras could not find, out of its message."""
+    found = re.search(r"(?:class|layer|object)[^'\"<]{0,30}['\"<]([\w.>:]+)", str(error), re.IGNORECASE)
+    return f"'{found.group(1)}'" if found else "a custom or Lambda layer"
+
+
+def _cause(error: Exception) -> str:
+    """One line of an error; Keras wraps the cause, in colour, behind a line that says only where it was."""
+    lines = [re.sub(r"\x1b\[[\d;]*m", "", line).strip() for line in str(error).splitlines()]
+    lines = [line for line in lines if line]
+    if len(lines) > 1 and lines[0].startswith("Exception encountered"):
+        return f"{lines[0].rstrip('.')}: {lines[1]}"[:400]
+    return reason(error)
 
 
 def _function(function: Any, names: list[str], result: str, opset: int) -> None:
@@ -137,6 +173,7 @@ def _function(function: Any, names: list[str], result: str, opset: int) -> None:
         output_names=outputs,
         opset=opset,
         tensors_to_rename=friendly,
+        custom_op_handlers={"Bitcast": (_bitcast_for_the_sign, [])},
         output_path=result,
     )
 
@@ -166,8 +203,27 @@ def _graph_def(path: Path, result: str, opset: int) -> None:
         output_names=[f"{name}:0" for name in ends],
         opset=opset,
         tensors_to_rename={f"{name}:0": name for name in (*placeholders, *ends)},
+        custom_op_handlers={"Bitcast": (_bitcast_for_the_sign, [])},
         output_path=result,
     )
+
+
+def _bitcast_for_the_sign(ctx: Any, node: Any, _name: str, _args: Any) -> None:
+    """`bitcast(x, int32) < 0`, by which Keras 3's argmax tells -0.0 from 0.0: as -1 where the sign bit is set, else 0.
+
+    ONNX has no bitcast; where anything else is done with the bits, the node stays and is reported.
+    """
+    if any(consumer.type not in ("Less", "GreaterEqual") for consumer in ctx.find_output_consumers(node.output[0])):
+        return
+    source, output = node.input[0], node.output[0]
+    shape = ctx.get_shape(output)
+    zero = ctx.make_const(f"{node.name}/zero", np.array(0, np.float32)).output[0]
+    ctx.remove_node(node.name)
+    inverse = ctx.make_node("Reciprocal", [source]).output[0]  # -0.0 becomes minus infinity
+    below = [ctx.make_node("Less", [value, zero]).output[0] for value in (source, inverse)]
+    negative = ctx.make_node("Or", below).output[0]
+    flag = ctx.make_node("Cast", [negative], attr={"to": onnx.TensorProto.INT32}).output[0]
+    ctx.make_node("Neg", [flag], outputs=[output], name=node.name, shapes=[shape], dtypes=[onnx.TensorProto.INT32])
 
 
 def _transpose_conv_with_bias(ctx: Any, node: Any, _name: str, _args: Any) -> None:

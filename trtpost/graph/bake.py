@@ -121,6 +121,11 @@ def seam(baked: onnx.ModelProto) -> onnx.NodeProto:
     raise ModelError(f"the graph holds no {DOMAIN}::{NODE} node: it was not baked, or its functions were inlined")
 
 
+def is_inlined(baked: onnx.ModelProto) -> bool:
+    """True where the graph holds no function of ours any more."""
+    return not any(function.domain == DOMAIN for function in baked.functions)
+
+
 def with_input_size(model: onnx.ModelProto, located_input: str, layout: str, size: tuple[int, int]) -> onnx.ModelProto:
     """A copy whose dynamic input height and width are fixed to `size`, shapes inferred anew.
 
@@ -132,7 +137,7 @@ def with_input_size(model: onnx.ModelProto, located_input: str, layout: str, siz
     (value,) = (one for one in copy.graph.input if one.name == located_input)
     start = 1 if layout == "NHWC" else 2
     for dim, side in zip(value.type.tensor_type.shape.dim[start : start + 2], size, strict=True):
-        if dim.dim_value not in (0, side):
+        if dim.dim_value > 0 and dim.dim_value != side:
             raise ModelError(
                 f"input '{located_input}' is fixed at {dim.dim_value} pixels on one side, so --input-size "
                 f"{size[0]}x{size[1]} does not fit: leave the flag out, or export the network with a dynamic size"
@@ -158,6 +163,8 @@ def _network(model: onnx.ModelProto, located: Located, pre: Pre) -> onnx.ModelPr
     )
     logits = tensors[located.logits]
     if located.head == "labels":
+        if located.dtype.startswith("float"):
+            logits = _append(graph, "Cast", logits, {"to": onnx.TensorProto.INT32}, np.int32)
         logits = _rank_three(graph, logits)
     elif located.dtype in ("uint8", "int8"):
         logits = _append(graph, "Cast", logits, {"to": onnx.TensorProto.FLOAT}, np.float32)
@@ -183,15 +190,10 @@ def _rank_three(graph: gs.Graph, labels: gs.Variable) -> gs.Variable:
 
 
 def _append(
-    graph: gs.Graph,
-    op: str,
-    source: gs.Variable,
-    attrs: dict[str, int],
-    dtype: type,
-    axes: list[int] | None = None,
+    graph: gs.Graph, op: str, source: gs.Variable, attrs: dict[str, int], dtype: type, axes: list[int] | None = None
 ) -> gs.Variable:
-    """A node after `source`; its output, of unknown shape."""
-    result = gs.Variable(f"{source.name}/{op}", dtype=dtype)
+    """A node after `source`; the shape of its output is known where the op keeps it."""
+    result = gs.Variable(f"{source.name}/{op}", dtype=dtype, shape=source.shape if axes is None else None)
     inputs = [source]
     if axes is not None:
         inputs.append(gs.Constant(f"{source.name}/{op}/axes", np.array(axes, np.int64)))

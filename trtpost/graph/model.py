@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import onnx
 import onnx.version_converter
 from google.protobuf.message import DecodeError
 
-from trtpost.errors import ModelError, reason
+from trtpost.errors import ModelError, TrtpostError, reason
 from trtpost.files import existing_file, write_whole
 
 MIN_OPSET = 13
@@ -32,7 +34,9 @@ def load_model(path: Path) -> onnx.ModelProto:
         model = onnx.load(path)
     except DecodeError:
         raise ModelError(f"{path} is not an ONNX model: it does not parse as one") from None
-    except (OSError, onnx.checker.ValidationError, ValueError) as error:
+    except PermissionError as error:
+        raise ModelError(f"{path} cannot be read: {reason(error)}") from None
+    except Exception as error:  # the external data of a damaged file leads anywhere
         raise ModelError(f"{path}: {reason(error)}; keep the external data files beside the model") from None
     if not model.graph.node or not model.graph.output:
         raise ModelError(f"{path} is not an ONNX model: it has no graph with nodes and outputs")
@@ -51,19 +55,49 @@ def normalized(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
     inputs = [value for value in copy.graph.input if value.name not in constants]
     del copy.graph.input[:]
     copy.graph.input.extend(inputs)
-    try:
+    for value in copy.graph.input:
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.HasField("dim_value") and dim.dim_value < 1:  # how some exporters write a dynamic dimension
+                dim.Clear()
+    # first of all: before IR version 4 every initializer had to be an input as well
+    copy.ir_version = max(copy.ir_version, FUNCTION_IR_VERSION)
+    with understood(name):
         if opset_of(copy) < MIN_OPSET:
             copy = onnx.version_converter.convert_version(copy, MIN_OPSET)
-        copy.ir_version = max(copy.ir_version, FUNCTION_IR_VERSION)
         onnx.checker.check_model(copy)
         return onnx.shape_inference.infer_shapes(copy, data_prop=True)
-    except (
-        onnx.checker.ValidationError,
-        onnx.shape_inference.InferenceError,
-        RuntimeError,
-        ValueError,
-    ) as error:
-        raise ModelError(f"{name} is not a valid ONNX model: {reason(error)}") from None
+
+
+@contextmanager
+def understood(name: str | Path) -> Iterator[None]:
+    """What the ONNX libraries raise over a model that they cannot make sense of, which is anything, as one sentence.
+
+    Raises:
+        ModelError: instead of whatever was raised inside.
+    """
+    try:
+        yield
+    except TrtpostError:
+        raise
+    except Exception as error:
+        raise ModelError(f"{name} is not a valid ONNX model: {reason(error)}") from error
+
+
+def external_files(path: Path) -> list[Path]:
+    """Files beside an ONNX model that hold its weights, where they are there.
+
+    Raises:
+        ModelError: the file does not parse.
+    """
+    with understood(path):
+        model = onnx.load(path, load_external_data=False)
+        names = {
+            entry.value
+            for tensor in model.graph.initializer
+            for entry in tensor.external_data
+            if entry.key == "location"
+        }
+        return sorted(file for name in names if (file := path.parent / name).is_file())
 
 
 def save_model(model: onnx.ModelProto, path: Path) -> None:

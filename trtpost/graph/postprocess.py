@@ -158,7 +158,7 @@ def node_model(
     )
     model = onnx.parser.parse_model(f"""
     <ir_version: {FUNCTION_IR_VERSION}, opset_import: ["" : {opset}, "{DOMAIN}" : 1]>
-    postprocess ({element.replace("float32", "float")}[{dims}] logits{"" if fixed else ", " + sizes})
+    postprocess ({element}[{dims}] logits{"" if fixed else ", " + sizes})
       => ({"int32" if post.wide else "uint8"}[{shape[0]}, {height}, {width}] mask)
     {{
       classes = {DOMAIN}.{NODE} <{attributes}> (logits, {names})
