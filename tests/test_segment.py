@@ -148,21 +148,15 @@ def test_an_inlined_graph_runs_whole(make, settings):
     assert (inlined(PHOTO).mask == plain(PHOTO).mask).mean() > 0.999
 
 
-def test_labels_of_every_integer_type(make):
-    for code, name in [
-        (2, "uint8"),
-        (3, "int8"),
-        (4, "uint16"),
-        (5, "int16"),
-        (6, "int32"),
-        (7, "int64"),
-        (12, "uint32"),
-    ]:
-        tail = f"a = ArgMax <axis = 3, keepdims = 0> (logits)\n b = Cast <to = 7> (a)\n out = Cast <to = {code}> (b)"
-        direct = Segmenter(
-            make(nhwc(4, tail, f"{name}[1,8,12] out"), logits="out", head="labels", labels=tuple("abcd"))
-        )
-        np.testing.assert_array_equal(direct(PHOTO).mask, Segmenter(make(nhwc(4)))(PHOTO).mask, name)
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [(2, "uint8"), (3, "int8"), (4, "uint16"), (5, "int16"), (6, "int32"), (7, "int64"), (12, "uint32")],
+)
+def test_labels_of_every_integer_type(make, code, name):
+    tail = f"a = ArgMax <axis = 3, keepdims = 0> (logits)\n b = Cast <to = 7> (a)\n out = Cast <to = {code}> (b)"
+    model = nhwc(4, tail, f"{name}[1,8,12] out")
+    direct = Segmenter(make(model, logits="out", head="labels", labels=tuple("abcd")))
+    np.testing.assert_array_equal(direct(PHOTO).mask, Segmenter(make(nhwc(4)))(PHOTO).mask)
 
 
 def test_a_network_whose_output_does_not_follow_the_batch(make):

@@ -7,11 +7,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import shutil
 import tempfile
+import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -214,19 +216,29 @@ def check_replaceable(path: Path) -> None:
     Raises:
         BundleError: something else has that name, or other files lie in it.
     """
+    obstacle = None
+    for _ in range(20):
+        obstacle = _obstacle(path)
+        if obstacle is None:
+            return
+        time.sleep(0.001)  # another process may be replacing it at this moment
+    raise BundleError(f"{path} {obstacle}: choose another name with --output")
+
+
+def _obstacle(path: Path) -> str | None:
+    """Why `path` cannot be replaced by a bundle."""
     try:
         if not path.exists():
-            return
+            return None
         strangers = sorted(file.name for file in path.iterdir() if file.name not in (MODEL, PLAN, PASSPORT))
-        ours = (path / PASSPORT).is_file() and '"request"' in (path / PASSPORT).read_text("utf-8", "replace")
-    except NotADirectoryError:
-        strangers, ours = [], False
+        if strangers:
+            return f"holds {strangers[0]}, which is no part of an engine bundle"
+        ours = '"request"' in (path / PASSPORT).read_text("utf-8", "replace")
+    except (NotADirectoryError, FileNotFoundError):
+        ours = False
     except OSError as error:
         raise BundleError(f"cannot write the engine bundle {path}: {reason(error)}") from None
-    if strangers:
-        raise BundleError(f"{path} holds {strangers[0]}, which is no part of a bundle: choose another --output")
-    if not ours:
-        raise BundleError(f"{path} exists and is not an engine bundle: choose another name with --output")
+    return None if ours else "exists and is not an engine bundle"
 
 
 def write_bundle(path: Path, model: onnx.ModelProto, plan: bytes | None, passport: Passport) -> Bundle:
@@ -259,28 +271,27 @@ def write_bundle(path: Path, model: onnx.ModelProto, plan: bytes | None, passpor
 
 def _replace_folder(new: Path, path: Path) -> None:
     """Rename `new` to `path`, moving an older bundle aside; another process may be doing the same."""
-    for attempt in range(100):
-        try:
-            new.rename(path)  # works where nothing or an empty folder is there
-            return
-        except OSError:
-            if not path.exists() and attempt == 99:
-                raise
-        aside = new.with_name(f"{new.name}.old{attempt}")
-        try:
-            path.rename(aside)
-        except FileNotFoundError:
-            continue  # the other process has just moved it
-        try:
-            new.rename(path)
-            return
-        except OSError:
-            if not path.exists():
-                aside.rename(path)
-                raise
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
-    raise OSError(f"others keep writing {path.name}")
+    aside: list[Path] = []
+    try:
+        for attempt in range(100):
+            try:
+                new.rename(path)  # works where nothing is there
+                return
+            except OSError:
+                if not path.exists() and attempt:
+                    continue  # it was there a moment ago
+            moved = new.with_name(f"{new.name}.old{attempt}")
+            with contextlib.suppress(FileNotFoundError):  # the other process moved it first
+                path.rename(moved)
+                aside.append(moved)
+        new.rename(path)
+    except OSError:
+        if aside and not path.exists():
+            aside.pop().rename(path)
+        raise
+    finally:
+        for old in aside:
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def sha256(path: Path) -> str:

@@ -40,13 +40,13 @@ def write_whole(path: Path, write: Callable[[Any], None], error_type: type[Trtpo
     """
     temporary = None
     try:
-        path = path.resolve()  # a link stays a link: what it points to is written
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        target = path.resolve()  # a link stays a link: what it points to is written
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
             temporary = Path(file.name)
             write(file)
         temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
+        temporary.replace(target)
     except OSError as error:
         raise error_type(f"cannot write {path}: {reason(error)}") from None
     finally:

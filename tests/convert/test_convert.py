@@ -77,6 +77,9 @@ def test_keras_argmax_and_custom_layers(keras_model, tmp_path):
     keras.Model(keras_model.input, Doubled()(keras_model.output)).save(tmp_path / "custom.keras")
     with pytest.raises(ModelError, match=r"'Doubled'.*model\.export"):
         convert(tmp_path / "custom.keras")
+    keras.Model(keras_model.input, keras.layers.Lambda(lambda x: x)(keras_model.output)).save(tmp_path / "l.keras")
+    with pytest.raises(ModelError, match=r"a Lambda layer.*model\.export"):
+        convert(tmp_path / "l.keras")
 
 
 def test_a_dynamic_keras_model_whose_layers_need_the_size(tmp_path):

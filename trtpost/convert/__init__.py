@@ -17,7 +17,7 @@ from pathlib import Path
 import onnx
 
 from trtpost.convert.tflite import Metadata, is_tflite, read_metadata
-from trtpost.errors import MissingPackageError, ModelError, printable
+from trtpost.errors import MissingPackageError, ModelError, printable, reason
 from trtpost.files import existing_file
 from trtpost.graph.model import set_metadata
 
@@ -95,7 +95,11 @@ def kind_of(source: Path) -> str:
     Raises:
         ModelError: missing, or none of these.
     """
-    if source.is_dir():
+    try:
+        is_folder = source.is_dir()
+    except OSError as error:
+        raise ModelError(f"model {source} cannot be read: {reason(error)}") from None
+    if is_folder:
         if (source / "saved_model.pb").is_file():
             return "saved_model"
         raise ModelError(f"{source} is a folder without saved_model.pb: not a SavedModel")

@@ -110,10 +110,11 @@ def _keras(path: Path, input_size: list[int] | None) -> tuple[Any, Any, list[str
     try:
         model = keras.models.load_model(path, compile=False)  # safe mode: no code from the file is run
     except (TypeError, ValueError) as error:
-        if "custom" not in str(error).lower() and "lambda" not in str(error).lower():
+        missing = _missing_code(error)
+        if missing is None:
             raise
         raise ModelError(
-            f"the Keras file needs code that is not in it ({_custom_class(error)}): "
+            f"the Keras file needs code that is not run out of a file: {missing}; "
             "where that code is, call model.export(folder) and give the SavedModel folder"
         ) from None
     try:
@@ -140,10 +141,12 @@ def _sized(shape: tuple[int | None, ...], size: list[int] | None) -> tuple[int |
     return (shape[0], shape[1] or size[0], shape[2] or size[1], shape[3])
 
 
-def _custom_class(error: Exception) -> str:
-    """The class that Keras could not find, out of its message."""
-    found = re.search(r"(?:class|layer|object)[^'\"<]{0,30}['\"<]([\w.>:]+)", str(error), re.IGNORECASE)
-    return f"'{found.group(1)}'" if found else "a custom or Lambda layer"
+def _missing_code(error: Exception) -> str | None:
+    """The class or Lambda layer whose code Keras does not have, out of its message."""
+    found = re.search(r"Could not locate (?:class|function) '([^']+)'", str(error))
+    if found:
+        return f"layer '{found.group(1)}'"
+    return "a Lambda layer" if "`Lambda`" in str(error) else None
 
 
 def _cause(error: Exception) -> str:
@@ -209,21 +212,26 @@ def _graph_def(path: Path, result: str, opset: int) -> None:
 
 
 def _bitcast_for_the_sign(ctx: Any, node: Any, _name: str, _args: Any) -> None:
-    """`bitcast(x, int32) < 0`, by which Keras 3's argmax tells -0.0 from 0.0: as -1 where the sign bit is set, else 0.
+    """`bitcast(x, int32) & sign_bit`, by which Keras 3's argmax tells -0.0 from 0.0: as -1 or 0.
 
     ONNX has no bitcast; where anything else is done with the bits, the node stays and is reported.
     """
-    if any(consumer.type not in ("Less", "GreaterEqual") for consumer in ctx.find_output_consumers(node.output[0])):
+    masks = ctx.find_output_consumers(node.output[0])
+    sign_bit = np.iinfo(np.int32).min
+    if not masks or any(
+        mask.type != "BitwiseAnd" or not mask.inputs[1].is_const() or mask.inputs[1].get_tensor_value() != sign_bit
+        for mask in masks
+    ):
         return
-    source, output = node.input[0], node.output[0]
-    shape = ctx.get_shape(output)
+    source = node.input[0]
     zero = ctx.make_const(f"{node.name}/zero", np.array(0, np.float32)).output[0]
-    ctx.remove_node(node.name)
     inverse = ctx.make_node("Reciprocal", [source]).output[0]  # -0.0 becomes minus infinity
     below = [ctx.make_node("Less", [value, zero]).output[0] for value in (source, inverse)]
     negative = ctx.make_node("Or", below).output[0]
     flag = ctx.make_node("Cast", [negative], attr={"to": onnx.TensorProto.INT32}).output[0]
-    ctx.make_node("Neg", [flag], outputs=[output], name=node.name, shapes=[shape], dtypes=[onnx.TensorProto.INT32])
+    sign = ctx.make_node("Neg", [flag], shapes=[ctx.get_shape(source)], dtypes=[onnx.TensorProto.INT32]).output[0]
+    for mask in masks:
+        ctx.replace_all_inputs(mask.output[0], sign)  # the old nodes feed nothing now, and are dropped at the end
 
 
 def _transpose_conv_with_bias(ctx: Any, node: Any, _name: str, _args: Any) -> None:

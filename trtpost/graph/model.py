@@ -79,6 +79,8 @@ def understood(name: str | Path) -> Iterator[None]:
         yield
     except TrtpostError:
         raise
+    except DecodeError:
+        raise ModelError(f"{name} is not an ONNX model: it does not parse as one") from None
     except Exception as error:
         raise ModelError(f"{name} is not a valid ONNX model: {reason(error)}") from error
 
