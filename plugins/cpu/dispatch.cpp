@@ -98,6 +98,7 @@ Shuffles shuffles_of(const Axis &axis, int target) {
 Scratch scratch_of(const Job &job, bool converted) {
   Scratch at{};
   at.pitch = std::max(job.width, job.target_width) + kPad;
+  at.plane_pitch = (job.width + kPad) / kPad * kPad + 16;  // no power of two: see source_row
   size_t total = 0;
   auto take = [&total](size_t bytes) {
     const size_t here = total;
@@ -105,7 +106,7 @@ Scratch scratch_of(const Job &job, bool converted) {
     return here;
   };
   const size_t channels = job.channels, row = at.pitch;
-  for (size_t &plane : at.planes) plane = take(converted ? channels * row * 4 : 0);
+  for (size_t &plane : at.planes) plane = take(converted ? channels * at.plane_pitch * 4 : 0);
   for (size_t &label : at.labels) label = take(row * (job.wide ? 4 : 1));
   at.margins = take(row);
   at.best = take(row * 4);
@@ -113,9 +114,9 @@ Scratch scratch_of(const Job &job, bool converted) {
   at.index = take(row * 4);
   at.lerp = take(row * 4);
   for (size_t &tail : at.tail) tail = take(channels * 16 * 4);
-  at.highs = take(channels * 8 * 4);
+  at.differs = take(row);
   at.candidates = take(channels * 8 * 4);
-  at.edges = take(channels * 2 * 4);
+  at.edges = take(channels * 6 * 4);
   at.total = total + 64;
   return at;
 }
@@ -197,6 +198,11 @@ void argmax_resize(Logits logits, Mask mask, int head, int match, bool bilinear,
   }
   // the cell rule pays where a cell holds at least about one column; the margin is needed at every pixel
   job.cells = !full && job.margin == nullptr && job.target_width >= job.width;
+  if (bilinear && !full && job.margin == nullptr && job.target_height == job.height && job.target_width == job.width) {
+    // the same size: every weight is 0, so nothing is interpolated
+    job.bilinear = bilinear = false;
+    match = TRTPOST_MATCH_TF1;
+  }
 
   const std::vector<Isa> known = isas();
   const auto chosen = isa.empty() ? known.begin() : std::find_if(known.begin(), known.end(), [&](const Isa &one) {
@@ -216,8 +222,10 @@ void argmax_resize(Logits logits, Mask mask, int head, int match, bool bilinear,
   // small enough to share the work evenly, large enough that the row two chunks share is computed twice seldom
   job.rows_per_chunk = std::max(8, job.height / std::max(1, threads * 8));
   job.chunks_per_image = (job.height + job.rows_per_chunk - 1) / job.rows_per_chunk;
-  const bool in_place = job.type == Type::float32 && job.column_stride == 4;
-  run(job, scratch_of(job, !in_place), chosen->kernel, threads);
+  job.in_place = job.type == Type::float32 && job.column_stride == 4 && job.channel_stride % 4 == 0 &&
+                 job.row_stride % 4 == 0 && job.batch_stride % 4 == 0 && reinterpret_cast<uintptr_t>(job.logits) % 4 == 0;
+  job.copy_rows = job.channels > 4 && job.channel_stride % 4096 == 0;
+  run(job, scratch_of(job, !job.in_place || job.copy_rows), chosen->kernel, threads);
 }
 
 // What no kernel can be faster than: every byte of `source` read once, every byte of `target` written once.

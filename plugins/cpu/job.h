@@ -18,6 +18,9 @@ struct Job {
   int64_t batch_stride, channel_stride, row_stride, column_stride;
   int batch, channels, height, width;
 
+  bool in_place;   // rows are float32 with neighbouring columns
+  bool copy_rows;  // for bilinear, copy them all the same
+
   Head head;
   float threshold;
   bool bilinear;
@@ -41,17 +44,17 @@ struct Job {
 
 // Scratch memory of one thread, as offsets into one block; sizes in bytes.
 struct Scratch {
-  size_t planes[2];   // float [channels][pitch]: source rows that had to be converted
+  size_t planes[2];   // float [channels][plane_pitch]: source rows that had to be converted
   size_t labels[2];   // uint8 or int32 [pitch]: ArgMax of source rows
   size_t margins;     // uint8 [pitch]
   size_t best, second, index;  // float, float, int32 [pitch of the wider side]
   size_t lerp;        // float [pitch]
   size_t tail[2];     // float [channels][16]: the last cells of a row, padded
-  size_t highs;       // float [channels][8]
+  size_t differs;     // uint8 [pitch]: cells whose corners do not agree
   size_t candidates;  // int32 [8][channels]
-  size_t edges;       // float [2][channels]
+  size_t edges;       // float [6][channels]
   size_t total;
-  int pitch;
+  int pitch, plane_pitch;
 };
 
 using Kernel = void (*)(const Job &, const Scratch &, char *scratch, int chunk);

@@ -107,10 +107,16 @@ void convert_row(const Job &job, const char *from, float *planes, int pitch) {
   }
 }
 
-Row source_row(const Job &job, int image, int y, float *planes, int pitch) {
+// `in_place` where the planes may be read where they are. Planes that lie a multiple of a page apart all fall into the
+// same few cache sets and evict each other, so rows that are read more than once are copied side by side first.
+Row source_row(const Job &job, int image, int y, float *planes, int pitch, bool in_place) {
   const char *from = job.logits + image * job.batch_stride + y * job.row_stride;
-  if (job.type == Type::float32 && job.column_stride == 4 && job.channel_stride % 4 == 0 && (uintptr_t)from % 4 == 0)
-    return {(const float *)from, job.channel_stride / 4};
+  if (in_place && job.in_place) return {(const float *)from, job.channel_stride / 4};
+  if (job.in_place) {
+    for (int c = 0; c < job.channels; ++c)
+      memcpy(planes + (int64_t)c * pitch, from + c * job.channel_stride, job.width * sizeof(float));
+    return {planes, pitch};
+  }
   switch (job.type) {
     case Type::float32: convert_row<float>(job, from, planes, pitch); break;
     case Type::float16: convert_row<uint16_t>(job, from, planes, pitch); break;
@@ -303,17 +309,20 @@ void cell_of_two(const Job &job, Corners edge, int yes, int no, bool or_equal, i
   }
 }
 
-// One cell with any number of classes left.
+// One cell with any number of classes left. `edges` holds four corners, then value and slope along a row, of each class.
 template <typename L>
-void cell_of_many(const Job &job, Row upper, Row lower, int x0, int next, const int32_t *classes, int count, float *edges,
-                  int first, int last, int left, int right, L *mask) {
-  float *from = edges, *step = edges + count;
+void cell_of_many(const Job &job, Row upper, Row lower, int x0, const int32_t *classes, int count, float *edges, int first,
+                  int last, int left, int right, L *mask) {
+  float *a = edges, *b = a + count, *c = b + count, *d = c + count, *from = d + count, *step = from + count;
+  for (int k = 0; k < count; ++k) {
+    const Corners edge = corners_of(upper, lower, classes[k], x0, x0 + 1);
+    a[k] = edge.a, b[k] = edge.b, c[k] = edge.c, d[k] = edge.d;
+  }
   for (int j = first; j < last; ++j) {
     const float weight = job.row_weights[j];
     for (int k = 0; k < count; ++k) {
-      const Corners edge = corners_of(upper, lower, classes[k], x0, next);
-      from[k] = trtpost_lerp(edge.a, edge.c, weight);
-      step[k] = trtpost_lerp(edge.b, edge.d, weight) - from[k];
+      from[k] = trtpost_lerp(a[k], c[k], weight);
+      step[k] = trtpost_lerp(b[k], d[k], weight) - from[k];
     }
     L *row = mask + (int64_t)j * job.target_width;
     for (int x = left; x < right; x += 8) {
@@ -332,21 +341,31 @@ void cell_of_many(const Job &job, Row upper, Row lower, int x0, int next, const 
   }
 }
 
-// Which classes can win in each of eight neighbouring cells: list and count of each cell whose bit is in `open`.
-void candidates_of(Row upper, Row lower, int channels, int x0, unsigned open, float *highs, int32_t *lists, int *counts) {
-  Eight floor = Eight{} - TRTPOST_LIMIT;
-  for (int c = 0; c < channels; ++c) {
-    const float *u = upper.data + c * upper.stride + x0, *l = lower.data + c * lower.stride + x0;
-    const Eight a = limited(load<Eight>(u)), b = limited(load<Eight>(u + 1));
-    const Eight d = limited(load<Eight>(l)), e = limited(load<Eight>(l + 1));
-    const Eight la = a < b ? a : b, lb = d < e ? d : e, ha = a > b ? a : b, hb = d > e ? d : e;
-    const Eight low = la < lb ? la : lb;
+// The largest value that some class of a cell has at least, everywhere in it: of the classes that are the ArgMax at a
+// corner, the largest smallest corner. No class whose corners all lie below it can win.
+template <typename L>
+inline float floor_of(Row upper, Row lower, const L *upper_labels, const L *lower_labels, int x) {
+  const L labels[4] = {upper_labels[0], upper_labels[1], lower_labels[0], lower_labels[1]};
+  float floor = -TRTPOST_LIMIT;
+  for (int k = 0; k < 4; ++k) {
+    if (k > 0 && labels[k] == labels[0]) continue;
+    const Corners edge = corners_of(upper, lower, labels[k], x, x + 1);
+    const float top = edge.a < edge.b ? edge.a : edge.b, bottom = edge.c < edge.d ? edge.c : edge.d;
+    const float low = top < bottom ? top : bottom;
     floor = low > floor ? low : floor;
-    store(highs + 8 * c, ha > hb ? ha : hb);
   }
+  return floor;
+}
+
+// Which classes can win in each of eight neighbouring cells with the given floors: list and count for each cell, in
+// ascending order. A comparison with NaN is false, so NaN does not win.
+void candidates_of(Row upper, Row lower, int channels, int x0, Eight floors, int32_t *lists, int *counts) {
   for (int k = 0; k < 8; ++k) counts[k] = 0;
   for (int c = 0; c < channels; ++c) {
-    unsigned bits = bits_of(load<Eight>(highs + 8 * c) >= floor) & open;
+    const float *u = upper.data + c * upper.stride + x0, *l = lower.data + c * lower.stride + x0;
+    const EightInts reaches = (load<Eight>(u) >= floors) | (load<Eight>(u + 1) >= floors) | (load<Eight>(l) >= floors) |
+                              (load<Eight>(l + 1) >= floors);
+    unsigned bits = bits_of(reaches);
     while (bits) {
       const int k = __builtin_ctz(bits);
       bits &= bits - 1;
@@ -364,17 +383,20 @@ void band(const Job &job, const Scratch &at, char *scratch, Row upper, Row lower
   stretch(job, upper_labels, row);
   for (int j = first + 1; j < last; ++j) memcpy(mask + (int64_t)j * job.target_width, row, job.target_width * sizeof(L));
 
-  float *highs = (float *)(scratch + at.highs), *edges = (float *)(scratch + at.edges);
+  uint8_t *differs = (uint8_t *)(scratch + at.differs);
+  for (int x = 0; x < width; ++x) {  // labels are padded with the last one, so the last cell sees itself
+    const L one = upper_labels[x];
+    differs[x] = (one != upper_labels[x + 1]) | (one != lower_labels[x]) | (one != lower_labels[x + 1]);
+  }
+  memset(differs + width, 0, 8);
+
+  float *edges = (float *)(scratch + at.edges);
   int32_t *lists = (int32_t *)(scratch + at.candidates);
   int counts[8];
   for (int x0 = 0; x0 < width; x0 += 8) {
+    if (load<uint64_t>(differs + x0) == 0) continue;
     unsigned open = 0;
-    for (int k = 0; k < 8; ++k) {  // labels are padded with the last one, so the last cell sees itself
-      const L one = upper_labels[x0 + k];
-      const bool agree = (one == upper_labels[x0 + k + 1]) & (one == lower_labels[x0 + k]) & (one == lower_labels[x0 + k + 1]);
-      open |= (unsigned)!agree << k;
-    }
-    if (open == 0) continue;
+    for (int k = 0; k < 8; ++k) open |= (unsigned)differs[x0 + k] << k;
     Row u = upper, l = lower;
     int shift = 0;  // where the block begins in u and l
     if (x0 + 9 > width) {
@@ -389,11 +411,17 @@ void band(const Job &job, const Scratch &at, char *scratch, Row upper, Row lower
       u = {tails[0], 16}, l = {tails[1], 16}, shift = x0;
     }
     const bool two = job.head == Head::threshold || job.channels == 2;
-    if (!two) candidates_of(u, l, job.channels, x0 - shift, open, highs, lists, counts);
+    if (!two) {
+      Eight floors = Eight{} + __builtin_inff();  // so that cells which are filled already have no candidates
+      for (unsigned left = open; left; left &= left - 1) {
+        const int k = __builtin_ctz(left), x = x0 + k;
+        floors[k] = floor_of(u, l, upper_labels + x, lower_labels + x, x - shift);
+      }
+      candidates_of(u, l, job.channels, x0 - shift, floors, lists, counts);
+    }
     while (open) {
       const int k = __builtin_ctz(open), x = x0 + k;
       open &= open - 1;
-      if (x >= width) break;
       const int left = job.column_start[x], right = job.column_start[x + 1];
       if (left == right) continue;
       if (job.head == Head::threshold) {
@@ -410,7 +438,7 @@ void band(const Job &job, const Scratch &at, char *scratch, Row upper, Row lower
         const Corners edge = {one.a - other.a, one.b - other.b, one.c - other.c, one.d - other.d};
         cell_of_two(job, edge, classes[0], classes[1], true, first, last, left, right, mask);
       } else {
-        cell_of_many(job, u, l, x - shift, x - shift + 1, classes, count, edges, first, last, left, right, mask);
+        cell_of_many(job, u, l, x - shift, classes, count, edges, first, last, left, right, mask);
       }
     }
   }
@@ -467,7 +495,7 @@ void nearest_chunk(const Job &job, const Scratch &at, char *scratch, int image, 
     const int first = job.row_start[y], last = job.row_start[y + 1];
     if (first == last) continue;  // downscaling skips rows
     Row row = {nullptr, 0};
-    if (job.head != Head::labels) row = source_row(job, image, y, (float *)(scratch + at.planes[0]), at.pitch);
+    if (job.head != Head::labels) row = source_row(job, image, y, (float *)(scratch + at.planes[0]), at.plane_pitch, true);
     labels_of_row(job, at, scratch, image, y, row, labels);
     L *to = mask + (int64_t)first * job.target_width;
     stretch(job, labels, to);
@@ -491,7 +519,7 @@ void bilinear_chunk(const Job &job, const Scratch &at, char *scratch, int image,
     for (int source = y; source <= below; ++source) {
       const int slot = source & 1;
       if (held[slot] == source) continue;
-      rows[slot] = source_row(job, image, source, (float *)(scratch + at.planes[slot]), at.pitch);
+      rows[slot] = source_row(job, image, source, (float *)(scratch + at.planes[slot]), at.plane_pitch, !job.copy_rows);
       if (job.cells) labels_of_row(job, at, scratch, image, source, rows[slot], (L *)(scratch + at.labels[slot]));
       held[slot] = source;
     }
