@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <memory>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -116,7 +115,7 @@ Scratch scratch_of(const Job &job, bool converted) {
   for (size_t &tail : at.tail) tail = take(channels * 16 * 4);
   at.differs = take(row);
   at.candidates = take(channels * 8 * 4);
-  at.edges = take(channels * 6 * 4);
+  at.edges = take(channels * 7 * 4);
   at.total = total + 64;
   return at;
 }
@@ -140,17 +139,22 @@ void on_threads(int workers, Work work) {
   for (std::thread &thread : threads) thread.join();
 }
 
+constexpr size_t kKept = 4 << 20;
+
 void run(const Job &job, const Scratch &at, Kernel kernel, int threads) {
   const int chunks = job.batch * job.chunks_per_image;
   const int workers = std::max(1, std::min(threads, chunks));
-  // allocated here, because an exception in a thread would end the process
-  std::unique_ptr<char[]> memory(new char[at.total * workers]);
+  // allocated here, because an exception in a thread would end the process; kept for the next call if it is not large
+  thread_local std::vector<char> memory;
+  if (memory.size() < at.total * workers) memory.resize(at.total * workers);
+  char *const blocks = memory.data();
   std::atomic<int> next_worker{0}, next_chunk{0};
   on_threads(workers, [&] {
-    char *block = memory.get() + at.total * next_worker.fetch_add(1);
+    char *block = blocks + at.total * next_worker.fetch_add(1);
     block += (64 - reinterpret_cast<uintptr_t>(block) % 64) % 64;
     for (int chunk; (chunk = next_chunk.fetch_add(1)) < chunks;) kernel(job, at, block, chunk);
   });
+  if (memory.size() > kKept) memory = std::vector<char>();
 }
 
 // ---- Python --------------------------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ struct Scratch {
   size_t tail[2];     // float [channels][16]: the last cells of a row, padded
   size_t differs;     // uint8 [pitch]: cells whose corners do not agree
   size_t candidates;  // int32 [8][channels]
-  size_t edges;       // float [6][channels]
+  size_t edges;       // float [6][channels], int32 [channels]
   size_t total;
   int pitch, plane_pitch;
 };

@@ -240,13 +240,12 @@ void stretch(const Job &job, const L *source, L *target) {
 
 // ---- bilinear by the cell rule -------------------------------------------------------------------------------------
 
-// Byte k of spread[bits] is 255 where bit k is set.
+// Byte k of kSpread.bytes[bits] is 255 where bit k is set.
 struct SpreadTable {
-  uint64_t bytes[256];
+  uint8_t bytes[256][8];
   constexpr SpreadTable() : bytes() {
     for (int bits = 0; bits < 256; ++bits)
-      for (int k = 0; k < 8; ++k)
-        if (bits >> k & 1) bytes[bits] |= (uint64_t)255 << (8 * k);
+      for (int k = 0; k < 8; ++k) bytes[bits][k] = bits >> k & 1 ? 255 : 0;
   }
 };
 constexpr SpreadTable kSpread;
@@ -268,19 +267,41 @@ inline __attribute__((always_inline)) unsigned bits_of(EightInts mask) {
 #endif
 }
 
-// Write `count` (at most 8) labels: `yes` where the bit is set, `no` elsewhere; `room` for eight is in this row.
-inline void put_two(uint8_t *to, unsigned bits, int count, int yes, int no, bool room) {
-  if (room && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__) {
-    const uint64_t chosen = kSpread.bytes[bits & 255], ones = 0x0101010101010101ull;
-    const uint64_t value = (chosen & (ones * (uint64_t)yes)) | (~chosen & (ones * (uint64_t)no));
-    const uint64_t inside = count < 8 ? ((uint64_t)1 << (8 * count)) - 1 : ~(uint64_t)0;
-    store(to, (value & inside) | (load<uint64_t>(to) & ~inside));
+// Write `count` (1 to 8) bytes, the lowest of `value` first. Nothing is read: a load that overlaps the neighbour's store
+// would have to wait until that has reached the cache.
+inline void put_bytes(uint8_t *to, uint64_t value, int count) {
+  if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__) {
+    memcpy(to, &value, count);
+  } else if (count == 8) {
+    store(to, value);
+  } else if (count >= 4) {
+    store(to, (uint32_t)value);
+    store(to + count - 4, (uint32_t)(value >> (8 * (count - 4))));
+  } else if (count >= 2) {
+    store(to, (uint16_t)value);
+    store(to + count - 2, (uint16_t)(value >> (8 * (count - 2))));
   } else {
-    for (int k = 0; k < count; ++k) to[k] = (uint8_t)(bits >> k & 1 ? yes : no);
+    *to = (uint8_t)value;
   }
 }
-inline void put_two(int32_t *to, unsigned bits, int count, int yes, int no, bool) {
+
+// Write `count` (at most 8) labels: `yes` where the bit is set, `no` elsewhere.
+inline void put_two(uint8_t *to, unsigned bits, int count, int yes, int no) {
+  const uint64_t chosen = load<uint64_t>(kSpread.bytes[bits]), ones = 0x0101010101010101ull;
+  put_bytes(to, (chosen & (ones * (uint64_t)yes)) | (~chosen & (ones * (uint64_t)no)), count);
+}
+inline void put_two(int32_t *to, unsigned bits, int count, int yes, int no) {
   for (int k = 0; k < count; ++k) to[k] = bits >> k & 1 ? yes : no;
+}
+
+// Write `count` (at most 8) labels.
+inline void put_many(uint8_t *to, EightInts index, int count) {
+  typedef uint8_t EightBytes __attribute__((vector_size(8)));
+  const EightBytes bytes = __builtin_convertvector(index, EightBytes);
+  put_bytes(to, load<uint64_t>(&bytes), count);
+}
+inline void put_many(int32_t *to, EightInts index, int count) {
+  for (int k = 0; k < count; ++k) to[k] = index[k];
 }
 
 struct Corners {
@@ -304,7 +325,7 @@ void cell_of_two(const Job &job, Corners edge, int yes, int no, bool or_equal, i
       const int count = right - x < 8 ? right - x : 8;
       const Eight value = from + load<Eight>(job.column_weights + x) * step;
       const unsigned bits = bits_of(or_equal ? value >= Eight{} : value > Eight{});
-      put_two(row + x, bits, count, yes, no, x + 8 <= job.target_width);
+      put_two(row + x, bits, count, yes, no);
     }
   }
 }
@@ -335,37 +356,46 @@ void cell_of_many(const Job &job, Row upper, Row lower, int x0, const int32_t *c
         best = wins ? value : best;
         index = wins ? EightInts{} + classes[k] : index;
       }
-      const int stop = right - x < 8 ? right - x : 8;
-      for (int k = 0; k < stop; ++k) row[x + k] = (L)index[k];
+      put_many(row + x, index, right - x < 8 ? right - x : 8);
     }
   }
 }
 
-// The largest value that some class of a cell has at least, everywhere in it: of the classes that are the ArgMax at a
-// corner, the largest smallest corner. No class whose corners all lie below it can win.
+// For each of eight neighbouring cells a value that some class has at least, everywhere in the cell: the smallest corner
+// of the best of the classes that are the ArgMax at a corner of an open cell. A class whose corners all lie below cannot
+// win.
 template <typename L>
-inline float floor_of(Row upper, Row lower, const L *upper_labels, const L *lower_labels, int x) {
-  const L labels[4] = {upper_labels[0], upper_labels[1], lower_labels[0], lower_labels[1]};
-  float floor = -TRTPOST_LIMIT;
-  for (int k = 0; k < 4; ++k) {
-    if (k > 0 && labels[k] == labels[0]) continue;
-    const Corners edge = corners_of(upper, lower, labels[k], x, x + 1);
-    const float top = edge.a < edge.b ? edge.a : edge.b, bottom = edge.c < edge.d ? edge.c : edge.d;
-    const float low = top < bottom ? top : bottom;
-    floor = low > floor ? low : floor;
+inline Eight floors_of(Row upper, Row lower, const L *upper_labels, const L *lower_labels, int x0, unsigned open) {
+  L known[36];  // nine columns, two rows, and then some
+  int count = 0;
+  Eight floors = Eight{} - TRTPOST_LIMIT;
+  for (; open; open &= open - 1) {
+    const int k = __builtin_ctz(open);
+    const L labels[4] = {upper_labels[k], upper_labels[k + 1], lower_labels[k], lower_labels[k + 1]};
+    for (const L label : labels) {
+      bool found = false;
+      for (int i = 0; i < count; ++i) found |= known[i] == label;
+      if (found) continue;
+      known[count++] = label;
+      const float *u = upper.data + label * upper.stride + x0, *l = lower.data + label * lower.stride + x0;
+      const Eight a = load<Eight>(u), b = load<Eight>(u + 1), c = load<Eight>(l), d = load<Eight>(l + 1);
+      // limited once, after: a NaN in any corner makes the sum NaN, and the class then promises nothing
+      const Eight ab = a < b ? a : b, cd = c < d ? c : d, low = ab < cd ? ab : cd, sum = (a + b) + (c + d);
+      floors = (sum == sum) & (low > floors) ? low : floors;
+    }
   }
-  return floor;
+  return floors;
 }
 
-// Which classes can win in each of eight neighbouring cells with the given floors: list and count for each cell, in
-// ascending order. A comparison with NaN is false, so NaN does not win.
-void candidates_of(Row upper, Row lower, int channels, int x0, Eight floors, int32_t *lists, int *counts) {
+// Which classes can win in each of eight neighbouring cells with the given floors: list and count for each cell whose
+// bit is in `open`, in ascending order. A comparison with NaN is false, so NaN does not win.
+void candidates_of(Row upper, Row lower, int channels, int x0, Eight floors, unsigned open, int32_t *lists, int *counts) {
   for (int k = 0; k < 8; ++k) counts[k] = 0;
   for (int c = 0; c < channels; ++c) {
     const float *u = upper.data + c * upper.stride + x0, *l = lower.data + c * lower.stride + x0;
     const EightInts reaches = (load<Eight>(u) >= floors) | (load<Eight>(u + 1) >= floors) | (load<Eight>(l) >= floors) |
                               (load<Eight>(l + 1) >= floors);
-    unsigned bits = bits_of(reaches);
+    unsigned bits = bits_of(reaches) & open;
     while (bits) {
       const int k = __builtin_ctz(bits);
       bits &= bits - 1;
@@ -412,12 +442,8 @@ void band(const Job &job, const Scratch &at, char *scratch, Row upper, Row lower
     }
     const bool two = job.head == Head::threshold || job.channels == 2;
     if (!two) {
-      Eight floors = Eight{} + __builtin_inff();  // so that cells which are filled already have no candidates
-      for (unsigned left = open; left; left &= left - 1) {
-        const int k = __builtin_ctz(left), x = x0 + k;
-        floors[k] = floor_of(u, l, upper_labels + x, lower_labels + x, x - shift);
-      }
-      candidates_of(u, l, job.channels, x0 - shift, floors, lists, counts);
+      const Eight floors = floors_of(u, l, upper_labels + x0, lower_labels + x0, x0 - shift, open);
+      candidates_of(u, l, job.channels, x0 - shift, floors, open, lists, counts);
     }
     while (open) {
       const int k = __builtin_ctz(open), x = x0 + k;
