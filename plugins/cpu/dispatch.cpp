@@ -115,7 +115,7 @@ Scratch scratch_of(const Job &job, bool converted) {
   for (size_t &tail : at.tail) tail = take(channels * 16 * 4);
   at.differs = take(row);
   at.candidates = take(channels * 8 * 4);
-  at.edges = take(channels * 7 * 4);
+  at.edges = take(channels * 6 * 4);
   at.total = total + 64;
   return at;
 }
@@ -215,6 +215,7 @@ void argmax_resize(Logits logits, Mask mask, int head, int match, bool bilinear,
   if (chosen == known.end()) throw std::invalid_argument("this processor does not have " + isa);
 
   nb::gil_scoped_release release;
+  threads = std::max(1, threads);
   const Axis rows = axis_of(job.height, job.target_height, match, bilinear);
   const Axis columns = axis_of(job.width, job.target_width, match, bilinear);
   const Shuffles shuffles = shuffles_of(columns, job.target_width);
@@ -223,8 +224,8 @@ void argmax_resize(Logits logits, Mask mask, int head, int match, bool bilinear,
   job.row_start = rows.start.data(), job.column_start = columns.start.data();
   job.shuffles = shuffles.order.empty() ? nullptr : shuffles.order.data();
   job.shuffle_bases = shuffles.bases.data();
-  // small enough to share the work evenly, large enough that the row two chunks share is computed twice seldom
-  job.rows_per_chunk = std::max(8, job.height / std::max(1, threads * 8));
+  // small, so that no thread waits long for the last one; but in bilinear each chunk repeats a row of the next
+  job.rows_per_chunk = bilinear ? std::max(8, job.height / (threads * 12)) : std::max(2, job.height / (threads * 32));
   job.chunks_per_image = (job.height + job.rows_per_chunk - 1) / job.rows_per_chunk;
   job.in_place = job.type == Type::float32 && job.column_stride == 4 && job.channel_stride % 4 == 0 &&
                  job.row_stride % 4 == 0 && job.batch_stride % 4 == 0 && reinterpret_cast<uintptr_t>(job.logits) % 4 == 0;

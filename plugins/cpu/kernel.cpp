@@ -33,6 +33,7 @@ typedef int32_t Ints __attribute__((vector_size(kLanes * 4)));
 // cells are looked at eight at a time, whatever the vector width
 typedef float Eight __attribute__((vector_size(32)));
 typedef int32_t EightInts __attribute__((vector_size(32)));
+typedef uint32_t EightWords __attribute__((vector_size(32)));
 
 template <typename V>
 inline __attribute__((always_inline)) V load(const void *from) {
@@ -142,9 +143,12 @@ void best_of_row(Row row, int channels, int width, float *best, float *second, i
     const int count = width - x0 < kBlock ? width - x0 : kBlock, whole = count - count % kLanes;
     float *b = best + x0, *s = second + x0;
     int32_t *i = index + x0;
-    for (int x = 0; x < count; ++x) b[x] = kNothing, i[x] = 0;
+    for (int x = 0; x < count; ++x) {
+      b[x] = row.data[x0 + x] > kNothing ? row.data[x0 + x] : kNothing;  // not NaN
+      i[x] = 0;
+    }
     if (kSecond) for (int x = 0; x < count; ++x) s[x] = kNothing;
-    for (int c = 0; c < channels; ++c) {
+    for (int c = 1; c < channels; ++c) {
       const float *plane = row.data + c * row.stride + x0;
       for (int x = 0; x < whole; x += kLanes) {
         const Floats value = load<Floats>(plane + x), top = load<Floats>(b + x);
@@ -330,10 +334,14 @@ void cell_of_two(const Job &job, Corners edge, int yes, int no, bool or_equal, i
   }
 }
 
-// One cell with any number of classes left. `edges` holds four corners, then value and slope along a row, of each class.
-template <typename L>
-void cell_of_many(const Job &job, Row upper, Row lower, int x0, const int32_t *classes, int count, float *edges, int first,
-                  int last, int left, int right, L *mask) {
+// One cell with any number of classes left; kCount of them where that is known, so that they stay in registers.
+// `edges` holds four corners, then value and slope along a row, of each class.
+template <int kCount, typename L>
+void cell_of_many(const Job &job, Row upper, Row lower, int x0, const int32_t *classes, int any_count, float *edges,
+                  int first, int last, int left, int right, L *mask) {
+  const int count = kCount ? kCount : any_count;
+  float own[kCount ? 6 * kCount : 1];
+  if (kCount) edges = own;
   float *a = edges, *b = a + count, *c = b + count, *d = c + count, *from = d + count, *step = from + count;
   for (int k = 0; k < count; ++k) {
     const Corners edge = corners_of(upper, lower, classes[k], x0, x0 + 1);
@@ -391,15 +399,23 @@ inline Eight floors_of(Row upper, Row lower, const L *upper_labels, const L *low
 // bit is in `open`, in ascending order. A comparison with NaN is false, so NaN does not win.
 void candidates_of(Row upper, Row lower, int channels, int x0, Eight floors, unsigned open, int32_t *lists, int *counts) {
   for (int k = 0; k < 8; ++k) counts[k] = 0;
-  for (int c = 0; c < channels; ++c) {
-    const float *u = upper.data + c * upper.stride + x0, *l = lower.data + c * lower.stride + x0;
-    const EightInts reaches = (load<Eight>(u) >= floors) | (load<Eight>(u + 1) >= floors) | (load<Eight>(l) >= floors) |
-                              (load<Eight>(l + 1) >= floors);
-    unsigned bits = bits_of(reaches) & open;
-    while (bits) {
-      const int k = __builtin_ctz(bits);
-      bits &= bits - 1;
-      lists[k * channels + counts[k]++] = c;
+  for (int base = 0; base < channels; base += 32) {
+    // one bit a class, gathered without a branch, because no branch predictor knows which class comes near the floor
+    EightWords winners{}, bit = EightWords{} + 1;
+    const int stop = channels - base < 32 ? channels : base + 32;
+    for (int c = base; c < stop; ++c) {
+      const float *u = upper.data + c * upper.stride + x0, *l = lower.data + c * lower.stride + x0;
+      const EightInts reaches = (load<Eight>(u) >= floors) | (load<Eight>(u + 1) >= floors) |
+                                (load<Eight>(l) >= floors) | (load<Eight>(l + 1) >= floors);
+      winners |= (EightWords)reaches & bit;
+      bit += bit;
+    }
+    uint32_t bits[8];
+    memcpy(bits, &winners, sizeof bits);
+    for (unsigned left = open; left; left &= left - 1) {
+      const int k = __builtin_ctz(left);
+      for (uint32_t one = bits[k]; one; one &= one - 1)
+        lists[k * channels + counts[k]++] = base + __builtin_ctz(one);
     }
   }
 }
@@ -464,7 +480,8 @@ void band(const Job &job, const Scratch &at, char *scratch, Row upper, Row lower
         const Corners edge = {one.a - other.a, one.b - other.b, one.c - other.c, one.d - other.d};
         cell_of_two(job, edge, classes[0], classes[1], true, first, last, left, right, mask);
       } else {
-        cell_of_many(job, u, l, x - shift, classes, count, edges, first, last, left, right, mask);
+        const auto evaluate = count == 3 ? cell_of_many<3, L> : count == 4 ? cell_of_many<4, L> : cell_of_many<0, L>;
+        evaluate(job, u, l, x - shift, classes, count, edges, first, last, left, right, mask);
       }
     }
   }
