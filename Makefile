@@ -26,6 +26,20 @@ test: setup ## run the tests
 	@echo "== running the tests (a few minutes)"
 	@$(BIN)/python -m pytest
 
+.PHONY: test-asan
+test-asan: setup ## test the native kernel under AddressSanitizer and UndefinedBehaviorSanitizer
+	@echo "== building the kernel with sanitizers"
+	@$(BIN)/cmake -S . -B build/asan -DTRTPOST_SANITIZE=ON -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python > build-asan.log 2>&1 \
+	  && $(BIN)/cmake --build build/asan --parallel 2 >> build-asan.log 2>&1 || (cat build-asan.log; exit 1)
+	@rm build-asan.log
+	@TRTPOST_CPU_EXTENSION=build/asan/plugins/cpu ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+	  LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" \
+	  $(BIN)/python -m pytest tests/test_fused.py
+
+.PHONY: bench
+bench: setup ## logits to mask: ours against everything people use
+	@$(BIN)/trtpost bench post
+
 .PHONY: lint
 lint: setup ## check style and types
 	@$(BIN)/ruff check .

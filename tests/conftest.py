@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -16,6 +18,13 @@ from trtpost.convert import convert
 
 STRICT = bool(os.environ.get("TRTPOST_STRICT"))
 SHARED = Path(__file__).parents[2] / "shared"
+
+
+if folder := os.environ.get("TRTPOST_CPU_EXTENSION"):  # another build of the native kernel, with sanitizers say
+    (_library,) = Path(folder).glob("_cpu*.so")
+    _spec = importlib.util.spec_from_file_location("trtpost._cpu", _library)
+    sys.modules["trtpost._cpu"] = importlib.util.module_from_spec(_spec)
+    _spec.loader.exec_module(sys.modules["trtpost._cpu"])
 
 
 def skip(reason: str) -> None:

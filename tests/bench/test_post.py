@@ -1,0 +1,85 @@
+"""The benchmark runs everybody, and its verdicts are right."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from conftest import package
+from rich.console import Console
+
+from trtpost.bench.measure import Candidate, interleave
+from trtpost.bench.post import bench_post, boundary_share, make_logits
+from trtpost.errors import SpecError
+from trtpost.report import bench_table
+
+
+def test_everybody_runs_and_is_judged():
+    for name in ("tensorflow", "torch", "cv2", "trtpost._cpu"):
+        package(name)
+    advances = []
+    report = bench_post(5, (24, 36), (100, 130), rounds=3, advance=lambda: advances.append(1))
+    assert len(advances) == 3
+    assert report.floor is not None
+    assert all(row.milliseconds for row in report.rows), [row.missing for row in report.rows]
+    for row in report.rows:
+        if row.name != "ONNX Runtime, plain ArgMax and Resize":  # it rounds some indices in its own way
+            assert row.different == row.ties, row
+    ours = report.ours("bilinear")
+    assert ours is not None
+    rival = report.fastest_rival("nearest")
+    assert rival is not None
+    assert not rival.ours
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(bench_table(report))
+    shown = console.export_text()
+    assert "trtpost fused kernel" in shown
+    assert "times the speed of the fastest rival" in shown
+
+
+def test_a_wrong_mask_is_found(monkeypatch):
+    from trtpost import fused
+
+    right = fused.argmax_resize
+
+    def wrong(*arguments, **options):
+        mask = right(*arguments, **options)
+        mask[0, 0, :7] += 1
+        return mask
+
+    monkeypatch.setattr(fused, "argmax_resize", wrong)
+    report = bench_post(5, (24, 36), (100, 130), rounds=3)
+    assert {row.different - row.ties for row in report.rows if row.ours} == {7}
+
+
+def test_a_package_that_is_missing_gets_a_row_that_says_so(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "torch", None)
+    report = bench_post(3, (8, 8), (20, 20), rounds=3)
+    missing = [row for row in report.rows if row.milliseconds is None]
+    assert {row.name for row in missing} == {"PyTorch argmax, interpolate", "PyTorch interpolate, argmax"}
+    assert "needs the package torch" in missing[0].missing
+
+
+def test_patterns():
+    assert 0.1 < boundary_share(make_logits(19, (128, 128), "smooth")) < 0.3
+    assert boundary_share(make_logits(19, (64, 64), "noise")) > 0.99
+    np.testing.assert_array_equal(make_logits(3, (32, 48), "smooth"), make_logits(3, (32, 48), "smooth"))
+    with pytest.raises(SpecError, match="pattern must be one of"):
+        bench_post(3, (8, 8), (8, 8), pattern="stripes")
+    with pytest.raises(SpecError, match="2 to 256 classes"):
+        bench_post(1, (8, 8), (8, 8))
+
+
+def test_rounds_are_in_turn_and_slow_candidates_sit_out():
+    calls = []
+    candidates = [
+        Candidate("quick", lambda: calls.append("quick")),
+        Candidate("slow", lambda: calls.append("slow")),
+        Candidate("absent", missing="not here"),
+    ]
+    measured = interleave(candidates, rounds=5, budget=0.0)
+    assert {one.candidate.name: len(one.milliseconds) for one in measured} == {"quick": 3, "slow": 3}
+    assert set(calls[:2]) == {"quick", "slow"}
