@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from trtpost import fused, resample
 from trtpost.errors import SpecError
 from trtpost.graph.postprocess import node_model
+from trtpost.letterbox import Region
 from trtpost.spec import MATCHES, Post
 
 _cpu = package("trtpost._cpu")
@@ -127,6 +128,26 @@ def test_all_instruction_sets_agree_on_every_pixel():
         masks = [fused.argmax_resize(logits, (501, 777), Post(classes=19, resize=resize), isa=isa) for isa in ISAS]
         for mask in masks[1:]:
             np.testing.assert_array_equal(mask, masks[0])
+
+
+@settings(deadline=None, max_examples=200)
+@given(case=st.one_of(cases("nearest"), cases("bilinear")), seed=seeds)
+def test_a_region_equals_the_logits_cut_out(case, seed):
+    logits, size, post = case
+    rng = np.random.default_rng(seed)
+    row_axis = 1 if post.head == "labels" or post.layout == "NHWC" else 2
+    height, width = logits.shape[row_axis : row_axis + 2]
+    top, left = int(rng.integers(height)), int(rng.integers(width))
+    region = Region(top, left, int(rng.integers(1, height - top + 1)), int(rng.integers(1, width - left + 1)))
+    cut = logits.take(range(top, top + region.height), row_axis).take(range(left, left + region.width), row_axis + 1)
+    np.testing.assert_array_equal(
+        fused.argmax_resize(logits, size, post, region=region), fused.argmax_resize(cut, size, post)
+    )
+
+
+def test_a_region_outside_the_logits_is_refused():
+    with pytest.raises(SpecError, match="does not lie inside"):
+        fused.argmax_resize(np.zeros((1, 3, 4, 4), np.float32), (5, 5), Post(classes=3), region=Region(2, 0, 3, 4))
 
 
 GOLDEN = {

@@ -8,8 +8,8 @@ import pytest
 from conftest import package
 
 from trtpost import resample
-from trtpost.backends.onnxruntime import size_inputs
-from trtpost.graph.postprocess import node_model, spatial
+from trtpost.graph.postprocess import node_model, size_inputs, spatial
+from trtpost.letterbox import Region
 from trtpost.spec import MATCHES, Post
 
 PAIRS = 200
@@ -32,7 +32,7 @@ def baked(post: Post, dtype: int = 1) -> onnxruntime.InferenceSession:
 
 def run(session: onnxruntime.InferenceSession, post: Post, logits: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     names = [value.name for value in session.get_inputs()]
-    values = [logits, *size_inputs(post, spatial(post, logits.shape), size)]
+    values = [logits, *size_inputs(post, Region(0, 0, *spatial(post, logits.shape)), size).values()]
     return session.run(None, dict(zip(names, values, strict=True)))[0]
 
 

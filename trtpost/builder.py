@@ -22,7 +22,7 @@ from trtpost.graph.model import external_files, load_model, metadata, normalized
 from trtpost.image import class_name
 from trtpost.packages import installed_version
 from trtpost.progress import Progress
-from trtpost.spec import MAX_SIDE, Channels, Head, Layout, Match, Post, Pre, Resize, Size, parse_normalization
+from trtpost.spec import MAX_SIDE, Channels, Fit, Head, Layout, Match, Post, Pre, Resize, Size, parse_normalization
 
 UNKNOWN_CLASSES = 1 << 16
 """Assumed of labels whose number the graph does not tell: the mask is then int32, which holds any of them."""
@@ -40,6 +40,7 @@ class BuildOptions:
     Attributes:
         normalize: a name or `MEAN/STD` as `parse_normalization` takes it; None takes the model's own metadata.
         channels: order in which the network wants the channels; None: `rgb`, or `gray` for one channel.
+        fit: `stretch` the photo to the network's size, or `letterbox` it.
         labels: class names; empty takes the model's own metadata.
         logits, layout, head: override what `locate` finds.
         threshold: for one channel; None: 0.5 for a probability, 0 for a logit.
@@ -54,6 +55,7 @@ class BuildOptions:
 
     normalize: str | None = None
     channels: Channels | None = None
+    fit: Fit = "stretch"
     labels: tuple[str, ...] = ()
     logits: str | None = None
     layout: Layout | None = None
@@ -79,8 +81,7 @@ class BuildOptions:
         if min(self.max_size) < 1 or max(self.max_size) > MAX_SIDE:
             raise SpecError(f"max size must have sides from 1 to {MAX_SIDE}, not {self.max_size}")
         # refuse what has no meaning before TensorFlow has worked for a minute
-        if self.channels is not None:
-            Pre(1, 1, channels=self.channels)
+        Pre(1, 1, channels=self.channels or "rgb", fit=self.fit)
         Post(
             head=self.head or "argmax",
             layout=self.layout or "NCHW",
@@ -88,6 +89,7 @@ class BuildOptions:
             match=self.match,
             size=self.size,
             threshold=self.threshold or 0.0,
+            region="runtime" if self.fit == "letterbox" else "whole",
         )
         if self.threshold is not None:
             object.__setattr__(self, "threshold", float(self.threshold))  # numpy's floats do not go into JSON
@@ -258,7 +260,8 @@ def describe_spec(pre: Pre, post: Post, origin: str) -> str:
     normalization = "raw pixels" if pre.is_identity else f"(pixel - {_terse(pre.mean)}) / {_terse(pre.std)}"
     head = f"threshold > {post.threshold:g}" if post.head == "threshold" else post.head
     steps = f"{head}, {post.resize} resize as in '{post.match}', size {size}"
-    return f"{pre.channels} {normalization} ({origin}); {steps}"
+    fit = ", letterboxed" if pre.fit == "letterbox" else ""
+    return f"{pre.channels} {normalization} ({origin}){fit}; {steps}"
 
 
 def _terse(values: tuple[float, ...]) -> str:
@@ -355,7 +358,7 @@ def _pre(located: Located, known: dict[str, str], options: BuildOptions) -> tupl
             ASSUMED,
         )
     channels = options.channels or ("gray" if located.input_channels == 1 else "rgb")
-    return Pre(*located.input_size, mean=mean, std=std, channels=channels), origin
+    return Pre(*located.input_size, mean=mean, std=std, channels=channels, fit=options.fit), origin
 
 
 def _classes(located: Located, known: dict[str, str], options: BuildOptions) -> tuple[str, ...]:
@@ -387,6 +390,7 @@ def _post(located: Located, classes: int, options: BuildOptions) -> Post:
         match=options.match,
         size=options.size,
         threshold=threshold,
+        region="runtime" if options.fit == "letterbox" else "whole",
     )
 
 

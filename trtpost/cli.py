@@ -106,6 +106,7 @@ def build(
         typer.Option(help="none, unit (0..1), signed (-1..1), imagenet, or MEAN/STD in 8-bit pixels [the model's own]"),
     ] = None,
     channels: Annotated[str | None, typer.Option(help="rgb, bgr or gray [rgb]")] = None,
+    fit: Annotated[str, typer.Option(help="stretch the photo to the network's size, or letterbox it")] = "stretch",
     labels: Annotated[Path | None, typer.Option(help="text file with a class name a line [the model's own]")] = None,
     resize: Annotated[str, typer.Option(help="nearest, or bilinear (logits first, then ArgMax)")] = "nearest",
     match: Annotated[str, typer.Option(help="pixel convention: tf, tf1, torch, opencv, pil, align_corners")] = "tf",
@@ -133,6 +134,7 @@ def build(
     options = builder.BuildOptions(
         normalize=normalize,
         channels=channels,  # type: ignore[arg-type]
+        fit=fit,  # type: ignore[arg-type]
         labels=_labels(labels),
         logits=logits,
         layout=layout,  # type: ignore[arg-type]

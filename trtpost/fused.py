@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtpost.errors import SpecError
+from trtpost.letterbox import Region
 from trtpost.spec import MAX_SIDE, Match, Post
 
 _HEADS = {"argmax": 0, "threshold": 1, "labels": 2}
@@ -36,6 +37,7 @@ def argmax_resize(
     size: tuple[int, int],
     post: Post,
     *,
+    region: Region | None = None,
     out: NDArray[Any] | None = None,
     margin: NDArray[np.uint8] | None = None,
     threads: int | None = None,
@@ -56,6 +58,7 @@ def argmax_resize(
             by way of a copy.
         size: (H, W) of the mask; `post.size` is not looked at.
         post: decides everything else.
+        region: part of the logits that holds the photo; None: all.
         out: C-contiguous [N, H, W], uint8 (int32 where `post.wide`), to write into.
         margin: C-contiguous uint8 [N, H, W], to write confidence into: `min(255, round(16 * margin))`, where the
             margin is the best logit minus the second best, or the distance from the threshold. Bilinear then does
@@ -73,6 +76,10 @@ def argmax_resize(
     from trtpost import _cpu
 
     planar = _planar(logits, post)
+    if region is not None:
+        planar = planar[:, :, region.top : region.top + region.height, region.left : region.left + region.width]
+        if planar.shape[2:] != region[2:]:
+            raise SpecError(f"{region} does not lie inside logits of shape {logits.shape}")
     dtype = np.dtype(np.int32 if post.wide else np.uint8)
     shape = (planar.shape[0], *size)
     if min(size) < 1 or max(size) > MAX_SIDE:

@@ -15,6 +15,7 @@ from trtpost.backends.onnxruntime import OnnxRuntimeEngine
 from trtpost.bundle import Bundle, load_bundle
 from trtpost.errors import ImageError
 from trtpost.image import Photo, check_photo, overlay, palette, read_photo, write_mask
+from trtpost.letterbox import letterboxed
 from trtpost.resample import bilinear
 from trtpost.timing import Stopwatch, Timing
 
@@ -153,7 +154,10 @@ class Segmenter:
         """The photo as the engine takes it: at network resolution, or whole with size `image`."""
         pre = self.bundle.passport.pre
         if self.bundle.passport.post.size != "image" and photo.shape[:2] != (pre.height, pre.width):
-            photo = np.rint(bilinear(photo, (pre.height, pre.width))).astype(np.uint8)
+            if pre.fit == "letterbox":
+                photo = letterboxed(photo, (pre.height, pre.width))
+            else:
+                photo = np.rint(bilinear(photo, (pre.height, pre.width))).astype(np.uint8)
         if pre.channels == "gray":
             return np.asarray(Image.fromarray(photo).convert("L"))[..., None]
         return photo

@@ -18,6 +18,8 @@ Channels = Literal["rgb", "bgr", "gray"]
 Head = Literal["argmax", "threshold", "labels"]
 Resize = Literal["nearest", "bilinear"]
 Match = Literal["tf", "tf1", "torch", "opencv", "pil", "align_corners"]
+Fit = Literal["stretch", "letterbox"]
+Extent = Literal["whole", "runtime"]
 Size = Literal["runtime", "image"] | tuple[int, int]
 
 NORMALIZATIONS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
@@ -41,9 +43,10 @@ MATCHES: dict[str, tuple[Match, ...]] = {
 class Pre:
     """From a photo to the network's input.
 
-    The photo is stretched to `height` x `width` with bilinear interpolation (half-pixel centres, no antialiasing, the
-    default of `tf.image.resize`), rounded to uint8, put in the order of `channels`, and normalised:
-    `(pixel - mean) / std`, with `mean` and `std` in units of the 8-bit pixel, one number or one a channel.
+    The photo is resized to `height` x `width` with bilinear interpolation (half-pixel centres, no antialiasing, the
+    default of `tf.image.resize`): by `fit` stretched, or letterboxed, which keeps its proportions and fills the rest
+    with grey. Then it is rounded to uint8, put in the order of `channels`, and normalised: `(pixel - mean) / std`, with
+    `mean` and `std` in units of the 8-bit pixel, one number or one a channel.
     """
 
     height: int
@@ -51,11 +54,13 @@ class Pre:
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
     channels: Channels = "rgb"
+    fit: Fit = "stretch"
 
     def __post_init__(self) -> None:
         if self.height < 1 or self.width < 1:
             raise SpecError(f"the network's input size must be positive, not {self.height}x{self.width}")
         _one_of("channels", self.channels, get_args(Channels))
+        _one_of("fit", self.fit, get_args(Fit))
         for name, values in (("mean", self.mean), ("std", self.std)):
             if len(values) not in (1, self.depth):
                 raise SpecError(
@@ -90,6 +95,8 @@ class Post:
         match: whose pixel convention; see `trtpost.resample`.
         size: `runtime` (int64 input `output_size` = [H, W]), `image` (that of the engine's image input), or (H, W).
         threshold: for `threshold`; in the unit of the network's output (probability or logit).
+        region: part of the logits that holds the photo: `whole`, or `runtime`: int64 input `region` = [top, left,
+            height, width] in logit pixels, which undoes a letterbox; index tables hold it already.
     """
 
     head: Head = "argmax"
@@ -99,8 +106,12 @@ class Post:
     match: Match = "tf"
     size: Size = "runtime"
     threshold: float = 0.5
+    region: Extent = "whole"
 
     def __post_init__(self) -> None:
+        _one_of("region", self.region, get_args(Extent))
+        if self.region == "runtime" and self.size == "image":
+            raise SpecError("a letterbox is made before the engine, so size 'image' cannot be: use runtime or HxW")
         _one_of("head", self.head, get_args(Head))
         _one_of("layout", self.layout, get_args(Layout))
         _one_of("resize", self.resize, get_args(Resize))

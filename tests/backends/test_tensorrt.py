@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from conftest import package
-from nets import kernel, nchw, net, nhwc
+from nets import kernel, nchw, net, nhwc, save
 
 from trtpost.backends.tensorrt import Profile, build_plan
+from trtpost.builder import build
 from trtpost.errors import BackendError
 from trtpost.graph.bake import bake, inlined
 from trtpost.graph.locate import locate
@@ -45,6 +46,13 @@ def test_every_convention_builds(resize, size):
 def test_inlined_and_batched_graphs_build():
     assert plan_of(nchw(), inline=True, size="image")[0]
     assert plan_of(nchw(batch="N"), Profile(8, (2000, 2000)), resize="bilinear")[0]
+
+
+def test_letterboxed_engines_build(tmp_path):
+    source = save(nchw(), tmp_path / "net.onnx")
+    for number, settings in enumerate([{}, {"resize": "bilinear"}, {"match": "pil"}, {"size": (300, 400)}]):
+        target = tmp_path / f"{number}.trtpost"
+        assert build(source, target, fit="letterbox", flavour="tensorrt_rtx", **settings).plan is not None
 
 
 def test_an_operator_it_does_not_take_is_named():

@@ -18,8 +18,8 @@ from trtpost import fused
 from trtpost.bundle import Bundle
 from trtpost.errors import BackendError, BundleError, reason
 from trtpost.graph.bake import is_inlined, split
-from trtpost.resample import nearest_index
-from trtpost.spec import Post
+from trtpost.graph.postprocess import size_inputs
+from trtpost.letterbox import Region, region_of
 from trtpost.timing import Stopwatch
 
 
@@ -38,7 +38,7 @@ class OnnxRuntimeEngine:
     def __init__(self, bundle: Bundle, threads: int | None = None) -> None:
         import onnxruntime
 
-        self._post, self._threads = bundle.passport.post, threads
+        self._pre, self._post, self._threads = bundle.passport.pre, bundle.passport.post, threads
         self._logits_size = bundle.passport.located.logits_size
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4  # its errors reach the user as ours
@@ -65,26 +65,36 @@ class OnnxRuntimeEngine:
         self._lock = Lock()
 
     def run(self, pixels: NDArray[np.uint8], size: tuple[int, int], watch: Stopwatch) -> NDArray[Any]:
-        """Pixels uint8 [N, h, w, C] (any h, w with size `image`) to masks [N, H, W] of the given size.
+        """Pixels uint8 [N, h, w, C] (any h, w with size `image`) to masks [N, H, W] of photos of the given size.
 
         Raises:
             BackendError: ONNX Runtime fails, for lack of memory say.
         """
         if self._whole:
             with watch("network"):
-                return _run(self._network, "mask", [pixels, *size_inputs(self._post, self._logits_size, size)])
+                return _run(self._network, "mask", {"image": pixels} | self._sizes(size))
         with self._buffer(len(pixels)) as buffer:
             with watch("network"):
                 logits = self._logits(pixels, buffer)
             with watch("argmax_resize"):
                 if self._mask is None:
-                    return fused.argmax_resize(logits, size, self._post, threads=self._threads)
-                return _run(self._mask, "mask", [logits, *size_inputs(self._post, self._logits_size, size)])
+                    region = self._region(size)
+                    return fused.argmax_resize(logits, size, self._post, region=region, threads=self._threads)
+                return _run(self._mask, "mask", {self._logits_name: logits} | self._sizes(size))
 
     def logits(self, pixels: NDArray[np.uint8]) -> NDArray[Any]:
         """The network alone: pixels as for `run` to logits in the layout of the spec."""
         with self._buffer(len(pixels)) as buffer:
             return np.array(self._logits(pixels, buffer))
+
+    def _region(self, size: tuple[int, int]) -> Region | None:
+        """The part of the logits that holds a photo of this size; None: all."""
+        if self._pre.fit == "stretch":
+            return None
+        return region_of(size, (self._pre.height, self._pre.width), self._logits_size)
+
+    def _sizes(self, size: tuple[int, int]) -> dict[str, NDArray[np.int64]]:
+        return size_inputs(self._post, self._region(size) or Region(0, 0, *self._logits_size), size)
 
     @contextmanager
     def _buffer(self, batch: int) -> Iterator[NDArray[Any] | None]:
@@ -106,7 +116,7 @@ class OnnxRuntimeEngine:
     def _logits(self, pixels: NDArray[np.uint8], buffer: NDArray[Any] | None) -> NDArray[Any]:
         name = self._logits_name
         if buffer is None:
-            return _run(self._network, name, [pixels])
+            return _run(self._network, name, {"image": pixels})
         try:
             binding = self._network.io_binding()
             binding.bind_cpu_input("image", pixels)
@@ -117,21 +127,14 @@ class OnnxRuntimeEngine:
         return buffer
 
 
-def _run(session: Any, output: str, values: list[NDArray[Any]]) -> NDArray[Any]:
-    """One output, from the inputs in their order; the graph has no input for a size that is fixed."""
-    names = [value.name for value in session.get_inputs()]
+def _run(session: Any, output: str, values: dict[str, NDArray[Any]]) -> NDArray[Any]:
+    """One output; of the values, those that are inputs: the graph has none for a size that is fixed."""
+    names = {value.name for value in session.get_inputs()}
     try:
-        (result,) = session.run([output], dict(zip(names, values, strict=False)))
+        (result,) = session.run([output], {name: value for name, value in values.items() if name in names})
     except Exception as error:  # ONNX Runtime's errors have no common base
         raise BackendError(f"ONNX Runtime failed: {reason(error)}") from None
     return np.asarray(result)
-
-
-def size_inputs(post: Post, source: tuple[int, int], size: tuple[int, int]) -> list[NDArray[np.int64]]:
-    """What the baked graph takes for a mask of `size` from logits of `source`: [`output_size`], or [`rows`, `cols`]."""
-    if not post.needs_tables:
-        return [np.array(size, np.int64)]
-    return [nearest_index(length, target, post.match) for length, target in zip(source, size, strict=True)]
 
 
 def _session(model: onnx.ModelProto, options: Any) -> Any:

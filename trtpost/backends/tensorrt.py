@@ -141,6 +141,9 @@ def _optimization_profile(builder: Any, network: Any, profile: Profile) -> Any:
         shape = tuple(tensor.shape)
         if tensor.name == "output_size":
             result.set_shape_input(tensor.name, (1, 1), profile.typical_size, profile.max_size)
+        elif tensor.name == "region":
+            largest = max(profile.max_size)  # logits are no larger than masks
+            result.set_shape_input(tensor.name, (0, 0, 1, 1), (0, 0, 64, 64), (largest,) * 4)
         elif tensor.name in ("rows", "cols"):
             side = 0 if tensor.name == "rows" else 1
             result.set_shape(tensor.name, (1,), (profile.typical_size[side],), (profile.max_size[side],))

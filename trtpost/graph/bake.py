@@ -13,6 +13,7 @@ from trtpost.graph.locate import Located
 from trtpost.graph.model import DOMAIN, FUNCTION_IR_VERSION, opset_of
 from trtpost.graph.postprocess import NODE, node_model, spatial
 from trtpost.graph.preprocess import pixel_model
+from trtpost.letterbox import region_of
 from trtpost.spec import Post, Pre
 
 NETWORK = "network/"
@@ -23,7 +24,7 @@ def bake(model: onnx.ModelProto, located: Located, pre: Pre, post: Post) -> onnx
     """One graph from uint8 pixels to class ids.
 
     Inputs: `image` uint8 [N, h, w, C] at network resolution, or at any resolution with `post.size` `image`;
-    with `post.size` `runtime` also `output_size` int64 [2] = [H, W] (or `rows`, `cols` where `post.needs_tables`).
+    with `post.size` `runtime` also what `size_inputs` gives: `output_size` int64 [2] = [H, W], and so on.
     Output: `mask` [N, H, W], uint8, or int32 where there are more than 256 classes.
 
     Args:
@@ -35,6 +36,8 @@ def bake(model: onnx.ModelProto, located: Located, pre: Pre, post: Post) -> onnx
         ModelError: the result is not a valid model.
         SpecError: the spec does not fit the model.
     """
+    if (pre.fit == "letterbox") != (post.region == "runtime"):
+        raise SpecError(f"fit '{pre.fit}' and region '{post.region}' do not go together")
     if pre.depth != located.input_channels:
         raise SpecError(f"channels '{pre.channels}' do not fit an input of {located.input_channels} channels")
     opset = opset_of(model)
@@ -42,13 +45,16 @@ def bake(model: onnx.ModelProto, located: Located, pre: Pre, post: Post) -> onnx
     network = _network(model, located, pre)
     logits = network.graph.output[0]
     shape = _shape(logits, post, batch)
+    region = None
     try:
-        spatial(post, shape)
+        source = spatial(post, shape)
+        if isinstance(post.size, tuple) and pre.fit == "letterbox":
+            region = region_of(post.size, (pre.height, pre.width), source)
     except ValueError:
-        if post.needs_tables and isinstance(post.size, tuple):
+        if isinstance(post.size, tuple) and (post.needs_tables or post.region == "runtime"):
             raise SpecError(
-                f"match '{post.match}' with a fixed size needs the size of the logits, which is dynamic: "
-                "give the network's input size with --input-size HxW"
+                f"match '{post.match}' and fit '{pre.fit}' with a fixed size need the size of the logits, which is "
+                "dynamic: give the network's input size with --input-size HxW"
             ) from None
     pixels = pixel_model(
         pre,
@@ -58,7 +64,7 @@ def bake(model: onnx.ModelProto, located: Located, pre: Pre, post: Post) -> onnx
         resize=post.size == "image",
         opset=opset,
     )
-    mask = node_model(post, logits.type.tensor_type.elem_type, shape, opset)
+    mask = node_model(post, logits.type.tensor_type.elem_type, shape, opset, region)
     _name_nodes(pixels, "pre/")
     _name_nodes(mask, "post/")
     for part in (pixels, mask):

@@ -1,8 +1,9 @@
 """The seam: the node `trtpost::ArgMaxResize`, whose function body says in standard ONNX ops what it means.
 
 A runtime with a faster kernel replaces the node; every other runtime expands the body. The signature is
-`ArgMaxResize(logits, output_size)`, or `ArgMaxResize(logits, rows, cols)` where the pixel convention needs float64
-index tables. The node's attributes repeat `Post`, for kernels; the body is written for one `Post` and ignores them.
+`ArgMaxResize(logits, output_size)`, with a third input `region` where the photo was letterboxed, or
+`ArgMaxResize(logits, rows, cols)` where the pixel convention needs float64 index tables. The node's attributes repeat
+`Post`, for kernels; the body is written for one `Post` and ignores them.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import onnx.parser
+from numpy.typing import NDArray
 
 from trtpost.graph.model import DOMAIN, FUNCTION_IR_VERSION
+from trtpost.letterbox import Region
 from trtpost.resample import nearest_index
 from trtpost.spec import Match, Post
 
@@ -61,10 +64,14 @@ def index_function(match: Match, opset: int) -> onnx.FunctionProto:
 def functions(post: Post, opset: int) -> list[onnx.FunctionProto]:
     """The body of `ArgMaxResize` for `post`, after the functions that it calls.
 
-    logits [N, C, h, w], [N, h, w, C] or labels [N, h, w]; output_size int64 [2]; mask int32 [N, H, W].
+    logits [N, C, h, w], [N, h, w, C] or labels [N, h, w]; output_size int64 [2]; region int64 [4]; mask int32
+    [N, H, W].
     """
+    sizes, crop, source = "output_size", "", "logits"
+    if post.region == "runtime":
+        sizes, crop, source = "output_size, region", _crop(post), "inside"
     if post.resize == "bilinear":
-        return [_function(post, opset, "output_size", _resize(post) + _labels(post, "resized", "mask"))]
+        return [_function(post, opset, sizes, crop + _resize(post, source) + _labels(post, "resized", "mask"))]
     select = """
       tall = Gather <axis = 1> (labels, rows)
       mask = Gather <axis = 2> (tall, cols)"""
@@ -81,7 +88,7 @@ def functions(post: Post, opset: int) -> list[onnx.FunctionProto]:
       W = Gather (output_size, second)
       rows = trtpost.NearestIndex (h, H)
       cols = trtpost.NearestIndex (w, W)"""
-    body = _function(post, opset, "output_size", _labels(post, "logits", "labels") + indices + select)
+    body = _function(post, opset, sizes, crop + _labels(post, source, "labels") + indices + select)
     return [index_function(post.match, opset), body]
 
 
@@ -115,13 +122,27 @@ def _labels(post: Post, source: str, result: str) -> str:
       {result} = Cast <to = 6> (best)"""
 
 
-def _resize(post: Post) -> str:
+def _crop(post: Post) -> str:
+    """Ops from logits or labels to the part of them that `region` = [top, left, height, width] names."""
+    axes = "2, 3" if post.head != "labels" and post.layout == "NCHW" else "1, 2"
+    return f"""
+      region_start = Constant <value_ints = [0]> ()
+      region_middle = Constant <value_ints = [2]> ()
+      region_end = Constant <value_ints = [4]> ()
+      near = Slice (region, region_start, region_middle)
+      extent = Slice (region, region_middle, region_end)
+      far = Add (near, extent)
+      spatial_axes = Constant <value_ints = [{axes}]> ()
+      inside = Slice (logits, near, far, spatial_axes)"""
+
+
+def _resize(post: Post, source: str) -> str:
     """Ops from logits to logits at `output_size`, in the same layout."""
     resize = f'Resize <mode = "linear", coordinate_transformation_mode = "{_TRANSFORMATION[post.match]}">'
     # the axes before, and (NHWC) after, the two that are resized
     leading, trailing = ("2", "4") if post.layout == "NCHW" else ("1", "3")
     return f"""
-      shape = Shape (logits)
+      shape = Shape ({source})
       start = Constant <value_ints = [0]> ()
       spatial_start = Constant <value_ints = [{leading}]> ()
       spatial_end = Constant <value_ints = [{trailing}]> ()
@@ -129,11 +150,15 @@ def _resize(post: Post) -> str:
       before = Slice (shape, start, spatial_start)
       after = Slice (shape, spatial_end, end)
       sizes = Concat <axis = 0> (before, output_size, after)
-      resized = {resize} (logits, , , sizes)"""
+      resized = {resize} ({source}, , , sizes)"""
 
 
 def node_model(
-    post: Post, logits: onnx.TensorProto.DataType, shape: tuple[int | str, ...], opset: int
+    post: Post,
+    logits: onnx.TensorProto.DataType,
+    shape: tuple[int | str, ...],
+    opset: int,
+    region: Region | None = None,
 ) -> onnx.ModelProto:
     """The post-processing as a model of its own: (logits, sizes) to `mask`.
 
@@ -141,10 +166,12 @@ def node_model(
 
     Args:
         post: what to compute. With a fixed `post.size` the sizes are initializers, otherwise inputs: `output_size`
-            int64 [2], or `rows` int64 [H] and `cols` int64 [W].
+            int64 [2] (and `region` int64 [4] where `post.region` is `runtime`), or `rows` int64 [H] and `cols` int64
+            [W].
         logits: element type of the logits.
         shape: of the logits, names for dynamic dimensions.
         opset: version of the standard operator set.
+        region: with a fixed size, the part of the logits that holds the photo; None: all.
     """
     element = onnx.TensorProto.DataType.Name(logits).lower()
     dims = ", ".join(str(dim) for dim in shape)
@@ -152,6 +179,8 @@ def node_model(
     height, width = post.size if isinstance(post.size, tuple) else ("H", "W")
     sizes = f"int64[{height}] rows, int64[{width}] cols" if post.needs_tables else "int64[2] output_size"
     names = "rows, cols" if post.needs_tables else "output_size"
+    if post.region == "runtime" and not post.needs_tables:
+        sizes, names = sizes + ", int64[4] region", names + ", region"
     attributes = (
         f'head = "{post.head}", layout = "{post.layout}", resize = "{post.resize}", match = "{post.match}", '
         f"threshold = {post.threshold!r}"
@@ -166,17 +195,19 @@ def node_model(
     }}""")
     model.functions.extend(functions(post, opset))
     if isinstance(post.size, tuple):
-        model.graph.initializer.extend(_fixed_sizes(post, shape, post.size))
+        source = spatial(post, shape) if post.needs_tables or region is not None else (0, 0)
+        values = size_inputs(post, region or Region(0, 0, *source), post.size)
+        model.graph.initializer.extend(onnx.numpy_helper.from_array(value, name) for name, value in values.items())
     return model
 
 
-def _fixed_sizes(post: Post, shape: tuple[int | str, ...], size: tuple[int, int]) -> list[onnx.TensorProto]:
-    if not post.needs_tables:
-        return [onnx.numpy_helper.from_array(np.array(size, np.int64), "output_size")]
-    return [
-        onnx.numpy_helper.from_array(nearest_index(source, target, post.match), name)
-        for name, source, target in zip(("rows", "cols"), spatial(post, shape), size, strict=True)
-    ]
+def size_inputs(post: Post, region: Region, size: tuple[int, int]) -> dict[str, NDArray[np.int64]]:
+    """What the node takes for a mask of `size` from the given part of the logits, by name."""
+    if post.needs_tables:
+        rows = region.top + nearest_index(region.height, size[0], post.match)
+        return {"rows": rows, "cols": region.left + nearest_index(region.width, size[1], post.match)}
+    sizes = {"output_size": np.array(size, np.int64)}
+    return sizes | ({"region": np.array(region, np.int64)} if post.region == "runtime" else {})
 
 
 def spatial(post: Post, shape: tuple[int | str, ...]) -> tuple[int, int]:

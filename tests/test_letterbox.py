@@ -1,0 +1,70 @@
+"""Letterboxing and its undoing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from nets import nchw, nhwc, save
+
+from trtpost import resample
+from trtpost.backends.onnxruntime import OnnxRuntimeEngine
+from trtpost.builder import build
+from trtpost.errors import SpecError
+from trtpost.letterbox import PAD, Region, letterboxed, placement, region_of
+from trtpost.segment import Segmenter
+from trtpost.spec import Post
+
+
+def test_the_photo_is_centred_and_keeps_its_proportions():
+    assert placement((480, 640), (640, 640)) == Region(80, 0, 480, 640)
+    assert placement((1080, 1920), (512, 512)) == Region(112, 0, 288, 512)
+    assert placement((1, 10_000), (64, 64)) == Region(31, 0, 1, 64), "never less than a pixel"
+    picture = letterboxed(np.full((10, 20, 3), 200, np.uint8), (16, 16))
+    assert (picture[4:12] == 200).all()
+    assert (picture[:4] == PAD).all()
+    assert (picture[12:] == PAD).all()
+
+
+def test_the_region_is_in_logit_pixels():
+    assert region_of((480, 640), (640, 640), (160, 160)) == Region(20, 0, 120, 160)
+    for photo in [(1, 500), (500, 1), (301, 97), (3, 3)]:
+        region = region_of(photo, (64, 96), (9, 13))
+        assert min(region.height, region.width) >= 1
+        assert region.top + region.height <= 9
+        assert region.left + region.width <= 13
+
+
+PHOTO = np.random.default_rng(0).integers(0, 256, (40, 25, 3), np.uint8)
+
+
+@pytest.mark.parametrize("make", [nchw, nhwc])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"resize": "bilinear"},
+        {"match": "pil"},
+        {"size": (40, 25)},
+        {"size": (40, 25), "match": "opencv"},
+        {"size": (40, 25), "resize": "bilinear"},
+        {"lowering": "inline"},
+    ],
+)
+def test_the_mask_is_that_of_the_photo_alone(make, settings, tmp_path, monkeypatch):
+    source = save(make(), tmp_path / "net.onnx")
+    bundle = build(source, tmp_path / "a.trtpost", flavour="none", fit="letterbox", **settings)
+    whole = build(source, tmp_path / "whole.trtpost", flavour="none", fit="letterbox")
+    inside = placement((40, 25), (8, 12))
+    logits = OnnxRuntimeEngine(whole).logits(letterboxed(PHOTO, (8, 12))[None])
+    cut = logits[:, :, inside.top :, inside.left :][:, :, : inside.height, : inside.width]  # NCHW in both
+    expected = resample.argmax_resize(cut, (40, 25), bundle.passport.post)[0]
+    fast = Segmenter(bundle)(PHOTO).mask
+    monkeypatch.setattr("trtpost.fused.is_available", lambda: False)
+    slow = Segmenter(bundle)(PHOTO).mask
+    assert (fast == expected).mean() > 0.999
+    assert (slow == expected).mean() > 0.999
+
+
+def test_what_cannot_be():
+    with pytest.raises(SpecError, match="letterbox is made before the engine"):
+        Post(region="runtime", size="image")

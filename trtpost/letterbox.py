@@ -1,0 +1,51 @@
+"""Letterboxing: where a photo lies in the network's square, and where its logits lie in the network's output."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtpost.resample import bilinear
+
+PAD = 127
+"""Grey level of the bars: about 0 after the usual normalisations."""
+
+
+class Region(NamedTuple):
+    """A rectangle, in pixels of whatever it lies in."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+
+
+def placement(photo: tuple[int, int], network: tuple[int, int]) -> Region:
+    """Where a photo of (H, W) lies in a network input of (h, w): as large as it fits without distortion, centred."""
+    scale = min(network[0] / photo[0], network[1] / photo[1])
+    height, width = (max(1, min(round(side * scale), limit)) for side, limit in zip(photo, network, strict=True))
+    return Region((network[0] - height) // 2, (network[1] - width) // 2, height, width)
+
+
+def region_of(photo: tuple[int, int], network: tuple[int, int], logits: tuple[int, int]) -> Region:
+    """The part of logits of (h, w) that holds the photo, in whole logit pixels and at least one."""
+    inside = placement(photo, network)
+    top, height = _scaled(inside.top, inside.height, network[0], logits[0])
+    left, width = _scaled(inside.left, inside.width, network[1], logits[1])
+    return Region(top, left, height, width)
+
+
+def _scaled(start: int, length: int, source: int, target: int) -> tuple[int, int]:
+    first = min(round(start * target / source), target - 1)
+    return first, max(1, round((start + length) * target / source) - first)
+
+
+def letterboxed(photo: NDArray[np.uint8], network: tuple[int, int]) -> NDArray[np.uint8]:
+    """uint8 [H, W, C] to uint8 [h, w, C]: bilinear, rounded, grey bars where there is no photo."""
+    inside = placement((photo.shape[0], photo.shape[1]), network)
+    result = np.full((*network, photo.shape[2]), PAD, np.uint8)
+    resized = np.rint(bilinear(photo, (inside.height, inside.width)))
+    result[inside.top : inside.top + inside.height, inside.left : inside.left + inside.width] = resized
+    return result
