@@ -210,6 +210,14 @@ def test_special_numbers():
         assert resample.argmax_resize(planar, (5, 1), post)[0, :, 0].tolist() == expected
 
 
+def test_values_beyond_the_limit_interpolate_without_harm():
+    """Classes at -3e38 and -inf are equal to interpolation: still no cell is left without a class."""
+    logits = np.full((1, 5, 6, 9), -np.inf, np.float32)
+    logits[0, 3, ::2, ::2] = -3e38
+    mask = fused.argmax_resize(logits, (40, 60), Post(classes=5, resize="bilinear"))
+    assert set(np.unique(mask)) <= {0, 3}
+
+
 def test_many_threads_at_once():
     rng = np.random.default_rng(8)
     logits = [rng.standard_normal((1, 7, 20 + k, 30)).astype(np.float32) for k in range(24)]

@@ -50,7 +50,8 @@ def argmax_resize(
     arguments is a few rows for each thread, whatever the sizes.
 
     Numbers: ties go to the lower class; a NaN loses against every number, and where all classes are NaN the answer is
-    class 0 (or 0 for a threshold). For interpolation, values are limited to +-2^126, infinities among them.
+    class 0 (or 0 for a threshold). For interpolation, values are limited to +-2^126, infinities among them; larger ones
+    are not told apart.
 
     Args:
         logits: [N, C, h, w] or [N, h, w, C] after `post.layout`, float32, float16, int8 or uint8, any strides;

@@ -21,7 +21,7 @@ integers (`j * w / W`), `align_corners` maps the ends onto each other (`j * (w -
 
 Numbers: ties go to the lower class. A NaN loses against every number, and where all classes are NaN the answer is
 class 0 (or 0 for a threshold). For interpolation, values are limited to +-2^126, infinities among them, so that
-infinities interpolate like large numbers instead of turning into NaN.
+infinities interpolate like large numbers instead of turning into NaN; larger values are not told apart.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
 // (2) elsewhere a class whose largest corner lies below another's smallest corner cannot win and is not evaluated.
 //
 // Numbers: a NaN loses against every number, and where all classes are NaN the answer is class 0. For interpolation
-// values are limited to +-2^126, so that infinities interpolate like large numbers instead of turning into NaN.
+// values are limited to +-2^126, so that infinities interpolate like large numbers instead of turning into NaN; larger
+// values are not told apart.
 #pragma once
 
 #include "index.h"

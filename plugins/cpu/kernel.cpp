@@ -369,12 +369,12 @@ void cell_of_many(const Job &job, Row upper, Row lower, int x0, const int32_t *c
   }
 }
 
-// For each of eight neighbouring cells a value that some class has at least, everywhere in the cell: the smallest corner
-// of the best of the classes that are the ArgMax at a corner of an open cell. A class whose corners all lie below cannot
-// win.
+// For each of eight neighbouring cells a value that some class does not fall below anywhere in the cell: the largest of
+// the smallest corners of those classes that are the ArgMax somewhere in the block. A class whose corners all lie below it
+// cannot win.
 template <typename L>
 inline Eight floors_of(Row upper, Row lower, const L *upper_labels, const L *lower_labels, int x0, unsigned open) {
-  L known[36];  // nine columns, two rows, and then some
+  L known[18];  // nine columns, two rows
   int count = 0;
   Eight floors = Eight{} - TRTPOST_LIMIT;
   for (; open; open &= open - 1) {
@@ -387,7 +387,7 @@ inline Eight floors_of(Row upper, Row lower, const L *upper_labels, const L *low
       known[count++] = label;
       const float *u = upper.data + label * upper.stride + x0, *l = lower.data + label * lower.stride + x0;
       const Eight a = load<Eight>(u), b = load<Eight>(u + 1), c = load<Eight>(l), d = load<Eight>(l + 1);
-      // limited once, after: a NaN in any corner makes the sum NaN, and the class then promises nothing
+      // a NaN in any corner makes the sum NaN, and the class then promises nothing
       const Eight ab = a < b ? a : b, cd = c < d ? c : d, low = ab < cd ? ab : cd, sum = (a + b) + (c + d);
       floors = (sum == sum) & (low > floors) ? low : floors;
     }
@@ -418,6 +418,9 @@ void candidates_of(Row upper, Row lower, int channels, int x0, Eight floors, uns
         lists[k * channels + counts[k]++] = base + __builtin_ctz(one);
     }
   }
+  // every value is NaN or below the limit: all are equal then, and the lowest class wins
+  for (int k = 0; k < 8; ++k)
+    if (counts[k] == 0) lists[k * channels] = 0, counts[k] = 1;
 }
 
 // The output rows between two source rows, which are equal where y is the last.
