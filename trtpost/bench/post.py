@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from trtpost import fused, resample
 from trtpost.bench.measure import Candidate, interleave
-from trtpost.bench.rivals import Rival, rivals
+from trtpost.bench.rivals import Kind, Rival, rivals
 from trtpost.errors import MissingPackageError, SpecError
 from trtpost.spec import Post, Resize
 
@@ -27,7 +27,7 @@ class Row:
     name: str
     resize: Resize
     match: str
-    ours: bool = False
+    kind: Kind = "rival"
     milliseconds: float | None = None
     missing: str = ""
     different: int = 0
@@ -50,11 +50,11 @@ class Report:
 
     def ours(self, resize: Resize) -> float | None:
         """Milliseconds of our kernel."""
-        return next((row.milliseconds for row in self.rows if row.ours and row.resize == resize), None)
+        return next((row.milliseconds for row in self.rows if row.kind == "kernel" and row.resize == resize), None)
 
     def fastest_rival(self, resize: Resize) -> Row | None:
         """The fastest row that is not built on our code."""
-        rows = [row for row in self.rows if row.resize == resize and row.milliseconds and not _is_ours(row.name)]
+        rows = [row for row in self.rows if row.resize == resize and row.milliseconds and row.kind == "rival"]
         return min(rows, key=lambda row: row.milliseconds or 0.0, default=None)
 
 
@@ -98,13 +98,13 @@ def bench_post(
     }
     judge = _Judge(logits, size)
     rows = tuple(
-        Row(rival.name, rival.resize, rival.match, rival.ours, missing=candidates[index].missing)
+        Row(rival.name, rival.resize, rival.match, rival.kind, missing=candidates[index].missing)
         if str(index) not in measured
         else Row(
             rival.name,
             rival.resize,
             rival.match,
-            rival.ours,
+            rival.kind,
             measured[str(index)],
             "",
             *judge.compare(answers[str(index)], rival),
@@ -155,13 +155,6 @@ def machine() -> str:
 
         isa = f", {_cpu.isas()[0]}"
     return f"{name}, {os.cpu_count()} cores{isa}, {platform.system()}"
-
-
-def _is_ours(name: str) -> bool:
-    return name in {rival.name for rival in rivals() if rival.ours} | {
-        "the same, without the cell rule",
-        "ONNX Runtime, our function body",
-    }
 
 
 def _candidate(name: str, rival: Rival, logits: Any, size: tuple[int, int], threads: int) -> Candidate:
