@@ -91,16 +91,26 @@ def bilinear(
     trailing = (1,) * (array.ndim - 2)
     down = down.reshape(-1, 1, *trailing)
     across = across.reshape(1, -1, *trailing)
+    shape = (len(top), len(left), *array.shape[2:])
+    width = array.shape[1]
+    pixels = array.reshape(array.shape[0] * width, -1)  # so that `take` copies whole pixels
+
+    def taken(rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float32]:
+        values: NDArray[Any] = pixels.take(rows[:, None] * width + columns, axis=0)
+        return values.reshape(shape).astype(np.float32)
 
     def row(index: NDArray[np.int64]) -> NDArray[np.float32]:
-        a = array[index[:, None], left].astype(np.float32)
-        b = array[index[:, None], right].astype(np.float32)
-        a += (b - a) * across
-        return a
+        from_left, value = taken(index, left), taken(index, right)
+        value -= from_left
+        value *= across
+        value += from_left
+        return value
 
     upper, lower = row(top), row(bottom)
-    upper += (lower - upper) * down
-    return upper
+    lower -= upper
+    lower *= down
+    lower += upper
+    return lower
 
 
 LIMIT = np.float32(2.0**126)
