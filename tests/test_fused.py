@@ -145,9 +145,57 @@ def test_a_region_equals_the_logits_cut_out(case, seed):
     )
 
 
-def test_a_region_outside_the_logits_is_refused():
+@pytest.mark.parametrize(
+    "region", [Region(2, 0, 3, 4), Region(0, 0, 0, 4), Region(0, 0, 4, 0), Region(-2, -2, 1, 1), Region(0, 3, 4, 2)]
+)
+def test_a_region_outside_the_logits_is_refused(region):
     with pytest.raises(SpecError, match="does not lie inside"):
-        fused.argmax_resize(np.zeros((1, 3, 4, 4), np.float32), (5, 5), Post(classes=3), region=Region(2, 0, 3, 4))
+        fused.argmax_resize(np.zeros((1, 3, 4, 4), np.float32), (5, 5), Post(classes=3), region=region)
+
+
+@pytest.mark.parametrize("threads", [-5, 0, 1 << 26, 1 << 30, 1 << 40])
+def test_any_number_of_threads(threads):
+    logits = np.random.default_rng(0).random((1, 3, 4, 5)).astype(np.float32)
+    for resize in ("nearest", "bilinear"):
+        post = Post(classes=3, resize=resize)
+        np.testing.assert_array_equal(
+            fused.argmax_resize(logits, (8, 9), post, threads=threads), resample.argmax_resize(logits, (8, 9), post)
+        )
+
+
+def test_opposing_infinities_interpolate_like_large_numbers():
+    logits = np.full((1, 2, 2, 1), -np.inf, np.float32)
+    logits[0, 0, 0] = logits[0, 1, 1] = np.inf
+    post = Post(resize="bilinear")
+    for full in (False, True):
+        mask = fused.argmax_resize(logits, (10, 1), post, full=full)
+        assert mask[0, :, 0].tolist() == [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]
+    for column in (logits, logits.transpose(0, 1, 3, 2)):
+        size = (10, 1) if column.shape[2] == 2 else (1, 10)
+        np.testing.assert_array_equal(
+            fused.argmax_resize(column, size, post), resample.argmax_resize(column, size, post)
+        )
+
+
+def test_byte_orders_and_odd_strides():
+    logits = np.random.default_rng(0).standard_normal((1, 3, 4, 5)).astype(np.float32)
+    packed = np.zeros(logits.shape, np.dtype([("flag", "u1"), ("value", "f4")]))
+    packed["value"] = logits
+    expected = fused.argmax_resize(logits, (8, 9), Post(classes=3))
+    for other in (logits.astype(">f4"), logits.astype("f8"), packed["value"]):
+        np.testing.assert_array_equal(fused.argmax_resize(other, (8, 9), Post(classes=3)), expected)
+    labels = np.argmax(logits, 1)
+    for kind in (">i4", ">i8", "u2"):
+        mask = fused.argmax_resize(labels.astype(kind), (8, 9), Post(head="labels", classes=3))
+        np.testing.assert_array_equal(mask, expected)
+
+
+def test_buffers_must_not_overlap():
+    logits, out = np.zeros((1, 3, 8, 8), np.uint8), np.zeros((1, 8, 8), np.uint8)
+    with pytest.raises(SpecError, match="out and margin"):
+        fused.argmax_resize(logits, (8, 8), Post(classes=3), out=out, margin=out)
+    with pytest.raises(SpecError, match="out and the logits"):
+        fused.argmax_resize(logits, (8, 8), Post(classes=3), out=logits[:, 0])
 
 
 GOLDEN = {
@@ -252,6 +300,7 @@ def test_it_writes_into_the_callers_buffer():
         (np.zeros((1, 3, 0, 4), np.float32), Post(), {}, "non-empty"),
         (np.zeros((1, 3, 4, 4), complex), Post(), {}, "not complex128"),
         (np.zeros((1, 4, 4)), Post(head="labels"), {}, "not float64"),
+        ([[0.0]], Post(), {}, "a numpy array, not list"),
         (np.zeros((1, 3, 4, 4), np.float32), Post(head="threshold"), {}, "one channel"),
         (np.zeros((1, 300, 4, 4), np.float32), Post(), {}, "300 channels do not fit 2 classes"),
         (np.zeros((1, 3, 4, 4), np.float32), Post(), {"out": np.zeros((1, 5, 5), np.int32)}, "out must be"),

@@ -16,13 +16,23 @@ from trtpost.spec import Post
 
 
 def test_the_photo_is_centred_and_keeps_its_proportions():
-    assert placement((480, 640), (640, 640)) == Region(80, 0, 480, 640)
-    assert placement((1080, 1920), (512, 512)) == Region(112, 0, 288, 512)
-    assert placement((1, 10_000), (64, 64)) == Region(31, 0, 1, 64), "never less than a pixel"
-    picture = letterboxed(np.full((10, 20, 3), 200, np.uint8), (16, 16))
+    assert placement((480, 640), (640, 640), (640, 640)) == Region(80, 0, 480, 640)
+    assert placement((1080, 1920), (512, 512), (512, 512)) == Region(112, 0, 288, 512)
+    assert placement((1, 10_000), (64, 64), (64, 64)) == Region(31, 0, 1, 64), "never less than a pixel"
+    picture = letterboxed(np.full((10, 20, 3), 200, np.uint8), (16, 16), (16, 16))
     assert (picture[4:12] == 200).all()
     assert (picture[:4] == PAD).all()
     assert (picture[12:] == PAD).all()
+
+
+def test_edges_lie_on_the_grid_of_the_logits():
+    """Inside a logit pixel they would shift the mask."""
+    network, logits = (64, 96), (16, 24)
+    for photo in [(1000, 1600), (10, 200), (200, 10), (333, 777), (1, 1), (1600, 1000)]:
+        inside, region = placement(photo, network, logits), region_of(photo, network, logits)
+        assert all(side % 4 == 0 for side in inside)
+        assert inside == Region(*(4 * side for side in region))
+    assert placement((1000, 1600), (65, 97), (17, 25)) == Region(2, 0, 61, 97), "no whole fraction: no grid"
 
 
 def test_the_region_is_in_logit_pixels():
@@ -54,8 +64,8 @@ def test_the_mask_is_that_of_the_photo_alone(make, settings, tmp_path, monkeypat
     source = save(make(), tmp_path / "net.onnx")
     bundle = build(source, tmp_path / "a.trtpost", flavour="none", fit="letterbox", **settings)
     whole = build(source, tmp_path / "whole.trtpost", flavour="none", fit="letterbox")
-    inside = placement((40, 25), (8, 12))
-    logits = OnnxRuntimeEngine(whole).logits(letterboxed(PHOTO, (8, 12))[None])
+    inside = placement((40, 25), (8, 12), (8, 12))
+    logits = OnnxRuntimeEngine(whole).logits(letterboxed(PHOTO, (8, 12), (8, 12))[None])
     cut = logits[:, :, inside.top :, inside.left :][:, :, : inside.height, : inside.width]  # NCHW in both
     expected = resample.argmax_resize(cut, (40, 25), bundle.passport.post)[0]
     fast = Segmenter(bundle)(PHOTO).mask

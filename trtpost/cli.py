@@ -161,7 +161,7 @@ def infer(
     output: Annotated[Path, typer.Option("--output", "-o", help="folder, or NAME.png for one photo")] = Path(),
     overlay: Annotated[bool, typer.Option("--overlay", help="write NAME.overlay.png too")] = False,
     repeat: Annotated[int, typer.Option(min=1, help="run each photo N times; gives median and p95")] = 1,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
 ) -> None:
     """Write the mask of each photo: NAME.mask.png, whose pixel values are the class ids."""
@@ -216,7 +216,7 @@ def post(
     source: Annotated[str, typer.Option(help="HxW of the logits")] = "512x512",
     size: Annotated[str, typer.Option(help="HxW of the mask")] = "3024x4032",
     pattern: Annotated[str, typer.Option(help="smooth, as networks give them, or noise")] = "smooth",
-    threads: Annotated[int | None, typer.Option(min=1, help="for everybody [all cores]")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, max=1024, help="for everybody [all cores]")] = None,
     rounds: Annotated[int, typer.Option(min=3, help="runs of each row")] = 15,
 ) -> None:
     """Logits to mask: ours against everything people use, in one process."""

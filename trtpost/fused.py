@@ -27,6 +27,10 @@ MARGIN_SCALE = 16.0
 """Steps of the margin per unit of the logits."""
 
 
+MAX_THREADS = 1024
+"""More are not started, whatever is asked for."""
+
+
 def is_available() -> bool:
     """True where the native extension was built."""
     return find_spec("trtpost._cpu") is not None
@@ -50,13 +54,14 @@ def argmax_resize(
     arguments is a few rows for each thread, whatever the sizes.
 
     Numbers: ties go to the lower class; a NaN loses against every number, and where all classes are NaN the answer is
-    class 0 (or 0 for a threshold). For interpolation, values are limited to +-2^126, infinities among them; larger ones
-    are not told apart.
+    class 0 (or 0 for a threshold). For interpolation, values are limited to +-2^125, infinities among them; which of
+    several values beyond the limit wins is not defined.
 
     Args:
         logits: [N, C, h, w] or [N, h, w, C] after `post.layout`, float32, float16, int8 or uint8, any strides;
-            class ids [N, h, w], uint8, int8, int32 or int64, where `post.head` is `labels`. Other number types work,
-            by way of a copy.
+            class ids [N, h, w], uint8, int8, int32 or int64, where `post.head` is `labels`. Other number types and
+            byte orders work by way of a copy: logits as float32, labels as int64. Labels that the mask's type does not
+            hold wrap around.
         size: (H, W) of the mask; `post.size` is not looked at.
         post: decides everything else.
         region: part of the logits that holds the photo; None: all.
@@ -78,12 +83,15 @@ def argmax_resize(
 
     planar = _planar(logits, post)
     if region is not None:
-        planar = planar[:, :, region.top : region.top + region.height, region.left : region.left + region.width]
-        if planar.shape[2:] != region[2:]:
+        bottom, right = region.top + region.height, region.left + region.width
+        if min(region.top, region.left, region.height - 1, region.width - 1) < 0 or (
+            bottom > planar.shape[2] or right > planar.shape[3]
+        ):
             raise SpecError(f"{region} does not lie inside logits of shape {logits.shape}")
+        planar = planar[:, :, region.top : bottom, region.left : right]
     dtype = np.dtype(np.int32 if post.wide else np.uint8)
     shape = (planar.shape[0], *size)
-    if min(size) < 1 or max(size) > MAX_SIDE:
+    if len(size) != 2 or min(size) < 1 or max(size) > MAX_SIDE:
         raise SpecError(f"the mask's sides must be from 1 to {MAX_SIDE}, not {size}")
     if out is None:
         out = np.empty(shape, dtype)
@@ -92,6 +100,10 @@ def argmax_resize(
         if post.head == "labels":
             raise SpecError("labels have no margin: the logits are gone")
         _check(margin, "margin", shape, np.dtype(np.uint8))
+        if np.may_share_memory(out, margin):
+            raise SpecError("out and margin must not share memory")
+    if np.may_share_memory(out, logits):
+        raise SpecError("out and the logits must not share memory")
     bilinear = post.resize == "bilinear"
     _cpu.argmax_resize(
         planar.view(np.uint16) if planar.dtype == np.float16 else planar,
@@ -102,7 +114,7 @@ def argmax_resize(
         threshold=post.threshold,
         margin=margin,
         margin_scale=MARGIN_SCALE,
-        threads=threads or default_threads(),
+        threads=min(max(threads or default_threads(), 1), MAX_THREADS),
         full=full,
         isa=isa,
     )
@@ -118,6 +130,8 @@ def default_threads() -> int:
 
 def _planar(logits: NDArray[Any], post: Post) -> NDArray[Any]:
     """A view of [N, C, h, w], of one channel for labels."""
+    if not isinstance(logits, np.ndarray):
+        raise SpecError(f"{post.head} takes a numpy array, not {type(logits).__name__}")
     rank, types = (3, LABEL_TYPES) if post.head == "labels" else (4, LOGIT_TYPES)
     if logits.ndim != rank or 0 in logits.shape:
         raise SpecError(f"{post.head} takes a non-empty array of {rank} dimensions, not {logits.shape}")
@@ -125,6 +139,10 @@ def _planar(logits: NDArray[Any], post: Post) -> NDArray[Any]:
         raise SpecError(f"{post.head} takes {', '.join(types)}, not {logits.dtype}")
     if logits.dtype.name not in types:
         logits = logits.astype(np.int64 if post.head == "labels" else np.float32)
+    if not logits.dtype.isnative or any(stride % logits.itemsize for stride in logits.strides):
+        logits = logits.astype(logits.dtype.newbyteorder("="), order="C")
+    if max(logits.shape) >= 1 << 24 or logits.shape[0] * max(logits.shape[1:]) >= 1 << 31:
+        raise SpecError(f"{post.head} takes no arrays as large as {logits.shape}")
     if post.head == "labels":
         return logits[:, None]
     planar = logits if post.layout == "NCHW" else logits.transpose(0, 3, 1, 2)

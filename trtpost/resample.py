@@ -20,8 +20,9 @@ Bilinear, in float32: `tf`, `torch` and `opencv` put pixels at half-integers (`(
 integers (`j * w / W`), `align_corners` maps the ends onto each other (`j * (w - 1) / (W - 1)`).
 
 Numbers: ties go to the lower class. A NaN loses against every number, and where all classes are NaN the answer is
-class 0 (or 0 for a threshold). For interpolation, values are limited to +-2^126, infinities among them, so that
-infinities interpolate like large numbers instead of turning into NaN; larger values are not told apart.
+class 0 (or 0 for a threshold). For interpolation, values are limited to +-2^125, infinities among them, so that
+infinities interpolate like large numbers instead of turning into NaN; which of several values beyond the limit
+wins is not defined.
 """
 
 from __future__ import annotations
@@ -113,8 +114,8 @@ def bilinear(
     return lower
 
 
-LIMIT = np.float32(2.0**126)
-"""The difference of two values within it is still finite."""
+LIMIT = np.float32(2.0**125)
+"""Differences of differences of values within it are still finite."""
 
 
 def limited(values: NDArray[Any]) -> NDArray[np.float32]:

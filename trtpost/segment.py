@@ -155,7 +155,7 @@ class Segmenter:
         pre = self.bundle.passport.pre
         if self.bundle.passport.post.size != "image" and photo.shape[:2] != (pre.height, pre.width):
             if pre.fit == "letterbox":
-                photo = letterboxed(photo, (pre.height, pre.width))
+                photo = letterboxed(photo, (pre.height, pre.width), self.bundle.passport.located.logits_size)
             else:
                 photo = np.rint(bilinear(photo, (pre.height, pre.width))).astype(np.uint8)
         if pre.channels == "gray":

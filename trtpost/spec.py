@@ -130,8 +130,8 @@ class Post:
         if self.classes < 1 or (self.head == "threshold" and self.classes != 2):
             raise SpecError(f"{self.classes} classes make no sense for head '{self.head}'")
         object.__setattr__(self, "threshold", float(self.threshold))
-        if not abs(self.threshold) < 3e38:
-            raise SpecError(f"threshold must be a finite float32, not {self.threshold}")
+        if not abs(self.threshold) <= 4e37:  # within the limit of interpolation, see trtpost.resample
+            raise SpecError(f"threshold must be finite and within 4e37, not {self.threshold}")
         if isinstance(self.size, str):
             _one_of("size", self.size, ("runtime", "image"))
         elif len(self.size) != 2 or min(self.size) < 1 or max(self.size) > MAX_SIDE:

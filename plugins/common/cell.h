@@ -5,13 +5,13 @@
 // (2) elsewhere a class whose largest corner lies below another's smallest corner cannot win and is not evaluated.
 //
 // Numbers: a NaN loses against every number, and where all classes are NaN the answer is class 0. For interpolation
-// values are limited to +-2^126, so that infinities interpolate like large numbers instead of turning into NaN; larger
-// values are not told apart.
+// values are limited to +-2^125, so that infinities interpolate like large numbers instead of turning into NaN; which of
+// several values beyond the limit wins is not defined.
 #pragma once
 
 #include "index.h"
 
-#define TRTPOST_LIMIT 8.507059173023462e37f  // 2^126: the difference of two of them is still finite
+#define TRTPOST_LIMIT 4.253529586511731e37f  // 2^125: differences of differences are still finite
 
 // NaN to -limit, infinities to the limits; written so that it compiles to two min/max instructions.
 TRTPOST_FN float trtpost_limited(float value) {

@@ -215,7 +215,7 @@ void argmax_resize(Logits logits, Mask mask, int head, int match, bool bilinear,
   if (chosen == known.end()) throw std::invalid_argument("this processor does not have " + isa);
 
   nb::gil_scoped_release release;
-  threads = std::max(1, threads);
+  threads = std::min(std::max(1, threads), 1024);
   const Axis rows = axis_of(job.height, job.target_height, match, bilinear);
   const Axis columns = axis_of(job.width, job.target_width, match, bilinear);
   const Shuffles shuffles = shuffles_of(columns, job.target_width);

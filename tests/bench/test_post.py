@@ -69,6 +69,9 @@ def test_patterns():
     np.testing.assert_array_equal(make_logits(3, (32, 48), "smooth"), make_logits(3, (32, 48), "smooth"))
     with pytest.raises(SpecError, match="pattern must be one of"):
         bench_post(3, (8, 8), (8, 8), pattern="stripes")
+    for source, size in [((9_999_999, 9), (8, 8)), ((8, 8), (1, 65_537)), ((60_000, 60_000), (8, 8))]:
+        with pytest.raises(SpecError, match="bench post takes sides up to"):
+            bench_post(3, source, size)
     with pytest.raises(SpecError, match="2 to 256 classes"):
         bench_post(1, (8, 8), (8, 8))
 

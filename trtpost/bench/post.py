@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 from collections.abc import Callable
@@ -15,9 +16,12 @@ from trtpost import fused, resample
 from trtpost.bench.measure import Candidate, interleave
 from trtpost.bench.rivals import Kind, Rival, rivals
 from trtpost.errors import MissingPackageError, SpecError
-from trtpost.spec import Post, Resize
+from trtpost.spec import MAX_SIDE, Post, Resize
 
 Pattern = Literal["smooth", "noise"]
+
+MAX_BYTES = 2 << 30
+"""Of logits or mask: the rivals need many times as much."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,11 @@ def bench_post(
         raise SpecError(f"pattern must be one of {', '.join(get_args(Pattern))}, not '{pattern}'")
     if not 2 <= classes <= 256:
         raise SpecError(f"bench post takes 2 to 256 classes, not {classes}")
+    if max(*source, *size) > MAX_SIDE or classes * math.prod(source) * 4 > MAX_BYTES or math.prod(size) > MAX_BYTES:
+        raise SpecError(
+            f"bench post takes sides up to {MAX_SIDE}, and logits and masks up to {MAX_BYTES >> 30} GiB, "
+            f"not {classes} x {source[0]}x{source[1]} to {size[0]}x{size[1]}"
+        )
     threads = threads or fused.default_threads()
     logits = make_logits(classes, source, pattern)
     entrants, candidates = rivals(), []
