@@ -7,7 +7,7 @@ BIN := .venv/bin
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-.venv/installed: pyproject.toml
+.venv/installed: pyproject.toml CMakeLists.txt $(wildcard plugins/*/*)
 	@echo "== creating .venv and installing trtpost with TensorFlow and TensorRT for RTX (a minute or two)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --upgrade pip
