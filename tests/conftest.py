@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import hypothesis
 import onnx
 import pytest
 
@@ -17,6 +18,9 @@ from trtpost.bundle import Bundle
 from trtpost.convert import convert
 
 STRICT = bool(os.environ.get("TRTPOST_STRICT"))
+hypothesis.settings.register_profile("strict", derandomize=True)
+if STRICT:
+    hypothesis.settings.load_profile("strict")  # the gate draws the same cases every time
 SHARED = Path(__file__).parents[2] / "shared"
 
 

@@ -19,17 +19,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-
 bench = typer.Typer(help="Measure: everybody in one process, in turn.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(bench, name="bench")
 
 
 def main() -> None:
     """Entry point: faults that the user can mend become one sentence and exit code 1."""
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(143)
-    )  # as an exception, so that children and files are cleaned up
+    signal.signal(signal.SIGTERM, _terminated)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the caller
@@ -50,6 +46,10 @@ def main() -> None:
             where = f" {error.filename}" if error.filename else ""
             _fail(f"cannot read or write{where}: {error.strerror or error}")
         sys.exit(1)
+
+
+def _terminated(*_: object) -> NoReturn:
+    sys.exit(128 + signal.SIGTERM)  # as an exception, so that children are ended and files cleaned up
 
 
 def _fail(message: str) -> NoReturn:
