@@ -1,7 +1,8 @@
 """The input side of the engine: uint8 NHWC pixels to the network's input, in the graph.
 
-The network sees the same pixels however they are resized: with a runtime or fixed mask size the photo is resized
-before the engine and rounded to uint8; with size `image` the graph resizes and rounds.
+However the photo is resized, the network sees whole levels of grey: with a runtime or fixed mask size the photo is
+resized before the engine and rounded to uint8; with size `image` the graph resizes and rounds. The two can differ by
+one level, where the runtime's interpolation and ours round to different sides of a half.
 """
 
 from __future__ import annotations
