@@ -6,6 +6,8 @@ import importlib
 import importlib.util
 import os
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 
@@ -45,6 +47,12 @@ def package(name: str) -> ModuleType:
     except ImportError:
         skip(f"{name} is not installed")
         raise
+
+
+def in_threads(count: int, work: Callable[[int], None]) -> None:
+    """Run `work(0)` to `work(count - 1)` at once; what one of them raises fails the test."""
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(work, range(count)))
 
 
 @pytest.fixture(scope="session")

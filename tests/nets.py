@@ -48,6 +48,17 @@ def nhwc(classes: int = 4, tail: str = "out = Identity (logits)", out: str | Non
     )
 
 
+def rescaled() -> onnx.ModelProto:
+    """A network that divides its input by 255 itself."""
+    return net(
+        "s = Div (image, c)\n logits = Conv (s, k)",
+        "float[1,3,8,12] image",
+        "float[1,4,8,12] logits",
+        k=kernel(4),
+        c=np.float32(255),
+    )
+
+
 def save(model: onnx.ModelProto, path: Path) -> Path:
     """Write the model; gives the path."""
     onnx.save(model, path)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import onnx
 import pytest
-from nets import kernel, nchw, net, nhwc, save
+from nets import kernel, nchw, net, nhwc, rescaled, save
 
 from trtpost.builder import BuildOptions, build
 from trtpost.errors import BackendError, MissingPackageError, ModelError, SpecError
@@ -49,17 +49,10 @@ def test_where_the_normalisation_comes_from(tmp_path):
 
     stated = nchw()
     set_metadata(stated, {"normalization": json.dumps({"mean": [1, 2, 3], "std": [4, 5, 6]})})
-    inside = net(
-        "s = Div (image, c)\n logits = Conv (s, k)",
-        "float[1,3,8,12] image",
-        "float[1,4,8,12] logits",
-        k=kernel(4),
-        c=np.float32(255),
-    )
     assert origin(nchw()) == ("assumed", (127.5,), (127.5,))
     assert origin(stated) == ("the model's metadata", (1, 2, 3), (4, 5, 6))
     assert origin(stated, normalize="unit") == ("--normalize", (0.0,), (255.0,))
-    assert origin(inside) == ("normalised inside the network", (0.0,), (1.0,))
+    assert origin(rescaled()) == ("normalised inside the network", (0.0,), (1.0,))
 
 
 def test_class_names(tmp_path, source):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 
 import onnx
 import pytest
+from conftest import in_threads
 from nets import nchw, save
 
 from trtpost.builder import build
@@ -132,21 +132,12 @@ def test_a_folder_that_holds_more_is_not_overwritten(tmp_path, passport):
 
 def test_many_builds_into_one_name(tmp_path, bundle):
     model = onnx.load(bundle.model)
-    faults = []
 
-    def work():
-        try:
-            for _ in range(20):
-                write_bundle(tmp_path / "shared.trtpost", model, None, bundle.passport)
-        except Exception as error:
-            faults.append(error)
+    def work(_):
+        for _ in range(20):
+            write_bundle(tmp_path / "shared.trtpost", model, None, bundle.passport)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not faults
+    in_threads(4, work)
     assert load_bundle(tmp_path / "shared.trtpost").passport.pre == bundle.passport.pre
     assert sorted(path.name for path in tmp_path.iterdir()) == ["net.onnx", "net.trtpost", "shared.trtpost"]
 

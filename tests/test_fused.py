@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from functools import cache
 
 import numpy as np
 import onnxruntime
 import pytest
-from conftest import package
+from conftest import in_threads, package
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -289,11 +288,7 @@ def test_many_threads_at_once():
         for index in range(start, len(logits), 6):
             results[index] = fused.argmax_resize(logits[index], (100, 90), post, threads=3)
 
-    workers = [threading.Thread(target=work, args=(start,)) for start in range(6)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    in_threads(6, work)
     for index, mask in enumerate(expected):
         np.testing.assert_array_equal(results[index], mask)
 

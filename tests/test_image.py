@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from trtpost.errors import ImageError
-from trtpost.image import check_photo, overlay, palette, read_photo, write_mask, write_picture
+from trtpost.image import MAX_PIXELS, check_photo, overlay, palette, read_photo, write_mask, write_picture
 
 RNG = np.random.default_rng(0)
 PHOTO = RNG.integers(0, 256, (30, 20, 3), np.uint8)
@@ -77,6 +77,13 @@ def test_missing_empty_and_folder(tmp_path):
         read_photo(tmp_path / "empty.jpg")
     with pytest.raises(ImageError, match="is a folder"):
         read_photo(tmp_path)
+
+
+def test_more_pixels_than_the_limit_are_refused(tmp_path):
+    assert MAX_PIXELS < 14_000 * 14_000
+    (tmp_path / "huge.png").write_bytes(encoded(Image.new("1", (14_000, 14_000))))
+    with pytest.raises(ImageError, match="more than 179 million pixels"):
+        read_photo(tmp_path / "huge.png")
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import io
-import threading
 
 import numpy as np
 import pytest
-from conftest import package
+from conftest import in_threads, package
 from nets import kernel, nchw, net, nhwc, save
 from PIL import Image
 
@@ -124,11 +123,7 @@ def test_threads_share_a_segmenter(make):
         for index in range(start, len(photos), 4):
             parallel[index] = segmenter(photos[index]).mask
 
-    threads = [threading.Thread(target=work, args=(start,)) for start in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(4, work)
     for index, mask in enumerate(serial):
         np.testing.assert_array_equal(parallel[index], mask)
 

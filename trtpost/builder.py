@@ -22,15 +22,28 @@ from trtpost.graph.model import external_files, load_model, metadata, normalized
 from trtpost.image import class_name
 from trtpost.packages import installed_version
 from trtpost.progress import Progress
-from trtpost.spec import MAX_SIDE, Channels, Fit, Head, Layout, Match, Post, Pre, Resize, Size, parse_normalization
+from trtpost.spec import (
+    MAX_SIDE,
+    Channels,
+    Extent,
+    Fit,
+    Head,
+    Layout,
+    Match,
+    Post,
+    Pre,
+    Resize,
+    Size,
+    parse_normalization,
+)
 
 UNKNOWN_CLASSES = 1 << 16
 """Assumed of labels whose number the graph does not tell: the mask is then int32, which holds any of them."""
 
 LOWERINGS = ("function", "inline")
 
-ASSUMED = "assumed"
-"""Origin of a normalisation that nobody stated."""
+BY_FLAG, ASSUMED, FROM_UNIT = "--normalize", "assumed", "the network goes on from 0..1"
+"""Origins of a normalisation that may be worth a warning: the user, nobody, the network's own first arithmetic."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +102,7 @@ class BuildOptions:
             match=self.match,
             size=self.size,
             threshold=self.threshold or 0.0,
-            region="runtime" if self.fit == "letterbox" else "whole",
+            region=_region(self.fit),
         )
         if self.threshold is not None:
             object.__setattr__(self, "threshold", float(self.threshold))  # numpy's floats do not go into JSON
@@ -226,9 +239,9 @@ def doubts(located: Located, pre: Pre, origin: str) -> list[str]:
             "the model does not say how pixels are normalised: (pixel - 127.5) / 127.5 is ASSUMED, and a wrong guess "
             "spoils the mask; settle it with --normalize"
         )
-    if origin == "--normalize" and located.expects == "pixels" and not pre.is_identity:
+    if origin == BY_FLAG and located.expects == "pixels" and not pre.is_identity:
         found.append("the network begins with a normalisation of its own, so --normalize makes it the second one")
-    if origin == "the network goes on from 0..1":
+    if origin == FROM_UNIT:
         found.append(
             "the network's own normalisation looks made for pixels of 0..1, so they are divided by 255 before it; "
             "if it is not, settle it with --normalize"
@@ -288,8 +301,8 @@ def _source_hash(source: Path, kind: str) -> str:
 def _request(source_hash: str, options: BuildOptions, flavour: str | None) -> str:
     """SHA-256 of everything that decides the bundle."""
     toolchain = {"trtpost": __version__, "onnx": onnx.__version__}
-    if flavour not in (None, "none"):
-        toolchain["tensorrt"] = f"{flavour} {installed_version(str(flavour))}"
+    if flavour in tensorrt.FLAVOURS:
+        toolchain["tensorrt"] = f"{flavour} {installed_version(flavour)}"
     request = {"source": source_hash, "options": asdict(options), "toolchain": toolchain}
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
 
@@ -337,7 +350,7 @@ def _locate(model: onnx.ModelProto, source: Path, options: BuildOptions) -> tupl
 def _pre(located: Located, known: dict[str, str], options: BuildOptions) -> tuple[Pre, str]:
     """How pixels are normalised, and who says so."""
     if options.normalize is not None:
-        (mean, std), origin = parse_normalization(options.normalize), "--normalize"
+        (mean, std), origin = parse_normalization(options.normalize), BY_FLAG
         if located.input_dtype == "uint8" and options.normalize != "none":
             raise SpecError(
                 f"input '{located.input}' takes the uint8 pixels themselves, so --normalize {options.normalize} "
@@ -351,12 +364,9 @@ def _pre(located: Located, known: dict[str, str], options: BuildOptions) -> tupl
     elif located.expects == "pixels":
         (mean, std), origin = parse_normalization("none"), "normalised inside the network"
     elif located.expects == "unit":
-        (mean, std), origin = parse_normalization("unit"), "the network goes on from 0..1"
+        (mean, std), origin = parse_normalization("unit"), FROM_UNIT
     else:
-        (mean, std), origin = (
-            parse_normalization("signed"),
-            ASSUMED,
-        )
+        (mean, std), origin = parse_normalization("signed"), ASSUMED
     channels = options.channels or ("gray" if located.input_channels == 1 else "rgb")
     return Pre(*located.input_size, mean=mean, std=std, channels=channels, fit=options.fit), origin
 
@@ -390,8 +400,13 @@ def _post(located: Located, classes: int, options: BuildOptions) -> Post:
         match=options.match,
         size=options.size,
         threshold=threshold,
-        region="runtime" if options.fit == "letterbox" else "whole",
+        region=_region(options.fit),
     )
+
+
+def _region(fit: Fit) -> Extent:
+    """A letterbox has bars, which the mask must leave out."""
+    return "runtime" if fit == "letterbox" else "whole"
 
 
 def _typical(largest: tuple[int, int]) -> tuple[int, int]:

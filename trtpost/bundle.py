@@ -274,12 +274,9 @@ def _replace_folder(new: Path, path: Path) -> None:
     aside: list[Path] = []
     try:
         for attempt in range(100):
-            try:
+            with contextlib.suppress(OSError):
                 new.rename(path)  # works where nothing is there
                 return
-            except OSError:
-                if not path.exists() and attempt:
-                    continue  # it was there a moment ago
             moved = new.with_name(f"{new.name}.old{attempt}")
             with contextlib.suppress(FileNotFoundError):  # the other process moved it first
                 path.rename(moved)

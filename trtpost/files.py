@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
+import contextlib
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,19 +42,13 @@ def write_whole(path: Path, write: Callable[[Any], None], error_type: type[Trtpo
     try:
         target = path.resolve()  # a link stays a link: what it points to is written
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
-            temporary = Path(file.name)
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+        with temporary.open("xb") as file:
             write(file)
-        temporary.chmod(0o666 & ~_umask())
         temporary.replace(target)
     except OSError as error:
         raise error_type(f"cannot write {path}: {reason(error)}") from None
     finally:
         if temporary is not None:
-            temporary.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)

@@ -20,7 +20,8 @@ MAX_PIXELS = 178_956_970
 """Larger photos are refused: Pillow's own guard against decompression bombs."""
 
 PNG_LEVEL = 1
-"""zlib level of mask PNGs: masks are runs of equal bytes, so higher levels cost time and gain little."""
+"""zlib level of mask PNGs: the fastest. Two 12-megapixel masks took 30 and 41 ms and 42 and 81 kB at level 1, 43 and
+67 ms and 15 and 49 kB at level 6."""
 
 Photo = NDArray[np.uint8]
 """uint8 [H, W, 3], RGB, upright."""

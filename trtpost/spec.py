@@ -154,7 +154,7 @@ class Post:
 
 
 MAX_SIDE = 1 << 16
-"""Longest side of a mask: float32 index arithmetic is exact enough far beyond it, a plan's profile is not."""
+"""Longest side of a mask that is accepted."""
 
 
 def parse_size(text: str) -> Size:

@@ -13,7 +13,7 @@
 
 #define TRTPOST_LIMIT 4.253529586511731e37f  // 2^125: differences of differences are still finite
 
-// NaN to -limit, infinities to the limits; written so that it compiles to two min/max instructions.
+// NaN to -limit, infinities to the limits.
 TRTPOST_FN float trtpost_limited(float value) {
   const float low = value > -TRTPOST_LIMIT ? value : -TRTPOST_LIMIT;
   return low < TRTPOST_LIMIT ? low : TRTPOST_LIMIT;

@@ -122,7 +122,7 @@ Scratch scratch_of(const Job &job, bool converted) {
 
 // ---- threads -------------------------------------------------------------------------------------------------------
 
-// Calls work(worker) for each worker at once, the last of them on the calling thread. Where the system gives no more
+// Calls work() on so many threads at once, the calling one among them. Where the system gives no more
 // threads, fewer do the work: it is handed out by a shared counter.
 template <typename Work>
 void on_threads(int workers, Work work) {
@@ -219,7 +219,7 @@ void argmax_resize(Logits logits, Mask mask, int head, int match, bool bilinear,
   const Axis rows = axis_of(job.height, job.target_height, match, bilinear);
   const Axis columns = axis_of(job.width, job.target_width, match, bilinear);
   const Shuffles shuffles = shuffles_of(columns, job.target_width);
-  job.rows = rows.index.data(), job.columns = columns.index.data();
+  job.columns = columns.index.data();
   job.row_weights = rows.weights.data(), job.column_weights = columns.weights.data();
   job.row_start = rows.start.data(), job.column_start = columns.start.data();
   job.shuffles = shuffles.order.empty() ? nullptr : shuffles.order.data();

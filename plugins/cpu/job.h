@@ -28,7 +28,7 @@ struct Job {
 
   // tables; the output rows of source row y are row_start[y] to row_start[y + 1], and so for columns
   int target_height, target_width;
-  const int32_t *rows, *columns;                // [H], [W]: source index, for bilinear the lower neighbour
+  const int32_t *columns;                       // [W]: source index, for bilinear the lower neighbour
   const float *row_weights, *column_weights;    // [H], [W] of the upper neighbour; bilinear
   const int32_t *row_start, *column_start;      // [height + 1], [width + 1]
   const uint8_t *shuffles;                      // [W rounded up to 16], source bytes of 16 outputs; null: downscaling
@@ -44,7 +44,7 @@ struct Job {
 
 // Scratch memory of one thread, as offsets into one block; sizes in bytes.
 struct Scratch {
-  size_t planes[2];   // float [channels][plane_pitch]: source rows that had to be converted
+  size_t planes[2];   // float [channels][plane_pitch]: source rows that were converted or copied
   size_t labels[2];   // uint8 or int32 [pitch]: ArgMax of source rows
   size_t margins;     // uint8 [pitch]
   size_t best, second, index;  // float, float, int32 [pitch of the wider side]
@@ -52,7 +52,7 @@ struct Scratch {
   size_t tail[2];     // float [channels][16]: the last cells of a row, padded
   size_t differs;     // uint8 [pitch]: cells whose corners do not agree
   size_t candidates;  // int32 [8][channels]
-  size_t edges;       // float [6][channels], int32 [channels]
+  size_t edges;       // float [6][channels]
   size_t total;
   int pitch, plane_pitch;
 };

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from nets import kernel, nchw, net, nhwc
+from nets import kernel, nchw, net, nhwc, rescaled
 
 from trtpost.errors import ModelError
 from trtpost.graph.locate import locate
@@ -131,14 +131,7 @@ def test_a_model_without_an_image_is_refused():
 
 
 def test_normalisation_inside_the_network_is_seen():
-    inside = net(
-        "s = Div (image, c)\n logits = Conv (s, k)",
-        "float[1,3,8,12] image",
-        "float[1,4,8,12] logits",
-        k=kernel(4),
-        c=np.float32(255),
-    )
-    assert locate(inside).expects == "pixels"
+    assert locate(rescaled()).expects == "pixels"
     assert locate(nchw()).expects == ""
 
 

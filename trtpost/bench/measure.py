@@ -6,7 +6,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -17,7 +17,6 @@ class Candidate:
     name: str
     run: Callable[[], Any] | None = None
     missing: str = ""
-    tags: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

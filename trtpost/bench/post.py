@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -153,11 +155,9 @@ def boundary_share(logits: NDArray[np.float32]) -> float:
 def machine() -> str:
     """Processor, cores, and the kernel's instruction set."""
     name = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:  # noqa: PTH123
-            name = next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        pass
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        name = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
     isa = ""
     if fused.is_available():
         from trtpost import _cpu
@@ -189,8 +189,8 @@ class _Judge:
 
     def compare(self, mask: NDArray[Any], rival: Rival) -> tuple[int, int]:
         """Number of pixels that differ, and how many of them are ties: the two best closer than rounding."""
-        linear = rival.match if rival.resize == "nearest" else "tf"  # one bilinear convention under three names
-        key = (rival.resize, linear)
+        # the bilinear rivals share one convention under three names
+        key = (rival.resize, rival.match if rival.resize == "nearest" else "tf")
         if key not in self._references:
             post = Post(resize=rival.resize, match=rival.match, classes=max(self._logits.shape[1], 2))
             self._references[key] = resample.argmax_resize(self._logits, self._size, post)[0]

@@ -25,7 +25,7 @@ SUFFIXES = (".keras", ".h5", ".hdf5", ".pb", ".tflite")
 """Files that `convert` takes, besides SavedModel folders."""
 
 OPSET = 17
-"""Of the models that we write: old enough for every TensorRT 10, new enough for LayerNormalization."""
+"""Of the models that we write."""
 
 
 def convert(

@@ -67,8 +67,7 @@ def bake(model: onnx.ModelProto, located: Located, pre: Pre, post: Post) -> onnx
     mask = node_model(post, logits.type.tensor_type.elem_type, shape, opset, region)
     _name_nodes(pixels, "pre/")
     _name_nodes(mask, "post/")
-    for part in (pixels, mask):
-        _import_like(part, network)
+    pixels.ir_version = mask.ir_version = network.ir_version
     joined = _merge(pixels, network, [("pixels", network.graph.input[0].name)])
     to_mask = [(logits.name, "logits")]
     if post.size == "image":
@@ -177,8 +176,8 @@ def _network(model: onnx.ModelProto, located: Located, pre: Pre) -> onnx.ModelPr
     graph.inputs, graph.outputs = [source], [logits]
     graph.cleanup().toposort()
     for value in graph.tensors().values():
-        if isinstance(value, gs.Variable) and value is not source:
-            value.shape = None if value is not logits else value.shape
+        if isinstance(value, gs.Variable) and value is not source and value is not logits:
+            value.shape = None  # inferred anew, from the size and batch that the input has now
     network = gs.export_onnx(graph, do_type_check=False)
     network.ir_version = max(model.ir_version, FUNCTION_IR_VERSION)
     network = onnx.shape_inference.infer_shapes(network, data_prop=True)
@@ -220,10 +219,6 @@ def _shape(logits: onnx.ValueInfoProto, post: Post, batch: int | str) -> tuple[i
 def _name_nodes(model: onnx.ModelProto, prefix: str) -> None:
     for node in model.graph.node:
         node.name = prefix + node.output[0]
-
-
-def _import_like(part: onnx.ModelProto, network: onnx.ModelProto) -> None:
-    part.ir_version = network.ir_version
 
 
 def _merge(first: onnx.ModelProto, second: onnx.ModelProto, io_map: list[tuple[str, str]]) -> onnx.ModelProto:

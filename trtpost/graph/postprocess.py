@@ -103,8 +103,7 @@ def _function(post: Post, opset: int, sizes: str, body: str) -> onnx.FunctionPro
 
 
 def _labels(post: Post, source: str, result: str) -> str:
-    """Ops from logits [N, C, h, w] or [N, h, w, C] to int32 labels [N, h, w]; TensorRT has no int64 arithmetic cheap
-    enough to keep, and class ids fit."""
+    """Ops from logits [N, C, h, w] or [N, h, w, C] to int32 labels [N, h, w], the type of the node's output."""
     axis = 1 if post.layout == "NCHW" else 3
     if post.head == "labels":
         return f"""
@@ -195,7 +194,8 @@ def node_model(
     }}""")
     model.functions.extend(functions(post, opset))
     if isinstance(post.size, tuple):
-        source = spatial(post, shape) if post.needs_tables or region is not None else (0, 0)
+        # the size of the logits may be unknown where nothing depends on it
+        source = spatial(post, shape) if post.needs_tables or post.region == "runtime" else (0, 0)
         values = size_inputs(post, region or Region(0, 0, *source), post.size)
         model.graph.initializer.extend(onnx.numpy_helper.from_array(value, name) for name, value in values.items())
     return model
