@@ -145,8 +145,6 @@ def build(
     path = Path(output) if output is not None else Path(_stem(source) + SUFFIX)
     check_replaceable(path)
     flavour, _ = tensorrt.builder_here() if options.flavour == "auto" else (options.flavour, "")
-    if flavour in tensorrt.FLAVOURS:
-        tensorrt.check_builder(flavour)
     source_hash = _source_hash(source, kind)
     if kind == "onnx" and options.signature is not None:
         raise SpecError("--signature is for SavedModels; an ONNX model has none")
@@ -155,6 +153,8 @@ def build(
         with progress.step("bundle") as step:
             step.result = f"{path} is up to date: nothing to do"
         return current
+    if flavour in tensorrt.FLAVOURS:
+        tensorrt.check_builder(flavour)  # loads a large library, so only where there is something to build
 
     with progress.step("convert") as step:
         loaded, step.result = _load(source, kind, options)

@@ -312,9 +312,10 @@ struct Corners {
   float a, b, c, d;  // upper left, upper right, lower left, lower right
 };
 
-inline Corners corners_of(Row upper, Row lower, int c, int x, int next) {
+// Of class c, around the cell whose left side is column x.
+inline Corners corners_of(Row upper, Row lower, int c, int x) {
   const float *u = upper.data + c * upper.stride, *l = lower.data + c * lower.stride;
-  return {trtpost_limited(u[x]), trtpost_limited(u[next]), trtpost_limited(l[x]), trtpost_limited(l[next])};
+  return {trtpost_limited(u[x]), trtpost_limited(u[x + 1]), trtpost_limited(l[x]), trtpost_limited(l[x + 1])};
 }
 
 // One cell with two classes left, or with a threshold: the sign of one bilinear function decides.
@@ -344,7 +345,7 @@ void cell_of_many(const Job &job, Row upper, Row lower, int x0, const int32_t *c
   if (kCount) edges = own;
   float *a = edges, *b = a + count, *c = b + count, *d = c + count, *from = d + count, *step = from + count;
   for (int k = 0; k < count; ++k) {
-    const Corners edge = corners_of(upper, lower, classes[k], x0, x0 + 1);
+    const Corners edge = corners_of(upper, lower, classes[k], x0);
     a[k] = edge.a, b[k] = edge.b, c[k] = edge.c, d[k] = edge.d;
   }
   for (int j = first; j < last; ++j) {
@@ -470,7 +471,7 @@ void band(const Job &job, const Scratch &at, char *scratch, Row upper, Row lower
       const int left = job.column_start[x], right = job.column_start[x + 1];
       if (left == right) continue;
       if (job.head == Head::threshold) {
-        Corners edge = corners_of(u, l, 0, x - shift, x - shift + 1);
+        Corners edge = corners_of(u, l, 0, x - shift);
         edge.a -= job.threshold, edge.b -= job.threshold, edge.c -= job.threshold, edge.d -= job.threshold;
         cell_of_two(job, edge, 1, 0, false, first, last, left, right, mask);
         continue;
@@ -478,8 +479,8 @@ void band(const Job &job, const Scratch &at, char *scratch, Row upper, Row lower
       const int32_t pair[2] = {0, 1}, *classes = two ? pair : lists + k * job.channels;
       const int count = two ? 2 : counts[k];
       if (count == 2) {
-        const Corners one = corners_of(u, l, classes[0], x - shift, x - shift + 1);
-        const Corners other = corners_of(u, l, classes[1], x - shift, x - shift + 1);
+        const Corners one = corners_of(u, l, classes[0], x - shift);
+        const Corners other = corners_of(u, l, classes[1], x - shift);
         const Corners edge = {one.a - other.a, one.b - other.b, one.c - other.c, one.d - other.d};
         cell_of_two(job, edge, classes[0], classes[1], true, first, last, left, right, mask);
       } else {
