@@ -138,9 +138,9 @@ def test_a_plan_that_cannot_be_built_leaves_the_portable_engine(tmp_path, source
     def refuse(*_):
         raise BackendError("no such operator")
 
-    monkeypatch.setattr("trtpost.backends.tensorrt.build_plan", refuse)
-    monkeypatch.setattr("trtpost.backends.tensorrt.check_builder", lambda _: None)
-    monkeypatch.setattr("trtpost.backends.tensorrt.builder_here", lambda: ("tensorrt_rtx", ""))
+    monkeypatch.setattr("trtpost.builder.build_plan", refuse)
+    monkeypatch.setattr("trtpost.backends.tensorrt.flavour.check_builder", lambda _: None)
+    monkeypatch.setattr("trtpost.backends.tensorrt.flavour.builder_here", lambda: ("tensorrt_rtx", ""))
     assert build(source, tmp_path / "a.trtpost").plan is None
     with pytest.raises(BackendError, match="no such operator"):
         build(source, tmp_path / "b.trtpost", flavour="tensorrt_rtx")

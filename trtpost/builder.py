@@ -12,7 +12,8 @@ from pathlib import Path
 import onnx
 
 from trtpost import __version__
-from trtpost.backends import tensorrt
+from trtpost.backends.tensorrt import flavour as flavours
+from trtpost.backends.tensorrt.build import Profile, build_plan
 from trtpost.bundle import SUFFIX, Bundle, Passport, check_replaceable, embed, load_bundle, sha256, write_bundle
 from trtpost.convert import convert, kind_of
 from trtpost.errors import BackendError, BundleError, ModelError, SpecError, printable
@@ -87,8 +88,8 @@ class BuildOptions:
     def __post_init__(self) -> None:
         if self.lowering not in LOWERINGS:
             raise SpecError(f"lowering must be one of {', '.join(LOWERINGS)}, not '{self.lowering}'")
-        if self.flavour not in ("auto", "none", *tensorrt.FLAVOURS):
-            raise SpecError(f"flavour must be auto, none, {' or '.join(tensorrt.FLAVOURS)}, not '{self.flavour}'")
+        if self.flavour not in ("auto", "none", *flavours.FLAVOURS):
+            raise SpecError(f"flavour must be auto, none, {' or '.join(flavours.FLAVOURS)}, not '{self.flavour}'")
         if self.max_batch < 1:
             raise SpecError(f"max batch must be at least 1, not {self.max_batch}")
         if min(self.max_size) < 1 or max(self.max_size) > MAX_SIDE:
@@ -144,7 +145,7 @@ def build(
     kind = kind_of(source)
     path = Path(output) if output is not None else Path(_stem(source) + SUFFIX)
     check_replaceable(path)
-    flavour, _ = tensorrt.builder_here() if options.flavour == "auto" else (options.flavour, "")
+    flavour, _ = flavours.builder_here() if options.flavour == "auto" else (options.flavour, "")
     source_hash = _source_hash(source, kind)
     if kind == "onnx" and options.signature is not None:
         raise SpecError("--signature is for SavedModels; an ONNX model has none")
@@ -153,8 +154,8 @@ def build(
         with progress.step("bundle") as step:
             step.result = f"{path} is up to date: nothing to do"
         return current
-    if flavour in tensorrt.FLAVOURS:
-        tensorrt.check_builder(flavour)  # loads a large library, so only where there is something to build
+    if flavour in flavours.FLAVOURS:
+        flavours.check_builder(flavour)  # loads a large library, so only where there is something to build
 
     with progress.step("convert") as step:
         loaded, step.result = _load(source, kind, options)
@@ -183,11 +184,11 @@ def build(
         max_size=post.size if isinstance(post.size, tuple) else options.max_size,
     )
     plan = None
-    if flavour in tensorrt.FLAVOURS:
+    if flavour in flavours.FLAVOURS:
         try:
             with progress.step("build") as step:
-                profile = tensorrt.Profile(passport.max_batch, passport.max_size, _typical(passport.max_size))
-                plan, facts = tensorrt.build_plan(baked, profile, flavour)
+                profile = Profile(passport.max_batch, passport.max_size, _typical(passport.max_size))
+                plan, facts = build_plan(baked, profile, flavour)
                 passport = replace(passport, plan=facts)
                 step.result = (
                     f"{facts.flavour} {facts.version}: {sum(facts.layers.values())} layers, "
@@ -225,7 +226,7 @@ def next_step(bundle: Bundle, flavour: str) -> str:
     if bundle.passport.plan is not None:
         holds = f"holds the portable engine and a {bundle.passport.plan.flavour} plan"
     else:
-        builder, reason = tensorrt.builder_here()
+        builder, reason = flavours.builder_here()
         why = "--flavour none" if flavour == "none" else reason if builder is None else "see the warning above"
         holds = f"holds the portable engine only, no TensorRT plan ({why})"
     return f"{bundle.path} {holds}; run it: trtpost infer PHOTO --engine {shlex.quote(str(bundle.path))}"
@@ -301,7 +302,7 @@ def _source_hash(source: Path, kind: str) -> str:
 def _request(source_hash: str, options: BuildOptions, flavour: str | None) -> str:
     """SHA-256 of everything that decides the bundle."""
     toolchain = {"trtpost": __version__, "onnx": onnx.__version__}
-    if flavour in tensorrt.FLAVOURS:
+    if flavour in flavours.FLAVOURS:
         toolchain["tensorrt"] = f"{flavour} {installed_version(flavour)}"
     request = {"source": source_hash, "options": asdict(options), "toolchain": toolchain}
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()

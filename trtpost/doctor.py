@@ -6,7 +6,7 @@ import platform
 from dataclasses import dataclass
 
 from trtpost import cuda, fused
-from trtpost.backends import tensorrt
+from trtpost.backends.tensorrt import flavour as flavours
 from trtpost.packages import installed_version
 
 
@@ -46,7 +46,7 @@ def examine() -> list[Finding]:
             )
             for one in driver.devices
         ] or [Finding("GPU", "the driver sees none", False)]
-    flavour, why = tensorrt.builder_here()
+    flavour, why = flavours.builder_here()
     findings.append(Finding("build", f"{'engine.plan with ' + flavour if flavour else 'no engine.plan'}: {why}"))
     tail = "the fused kernel" if fused.is_available() else "the function body"
     findings.append(Finding("infer", f"ONNX Runtime and {tail} on the CPU: trtpost does not run plans on the GPU yet"))

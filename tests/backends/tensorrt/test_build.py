@@ -6,7 +6,7 @@ import pytest
 from conftest import package
 from nets import kernel, nchw, net, nhwc, save
 
-from trtpost.backends.tensorrt import Profile, build_plan
+from trtpost.backends.tensorrt.build import Profile, build_plan
 from trtpost.builder import build
 from trtpost.errors import BackendError
 from trtpost.graph.bake import bake, inlined
