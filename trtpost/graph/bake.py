@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import onnx
 import onnx.compose
@@ -20,7 +22,14 @@ NETWORK = "network/"
 """Prefix of every name that comes from the source model, so that ours can be plain: image, output_size, mask."""
 
 
-def bake(model: onnx.ModelProto, located: Located, pre: Pre, post: Post) -> onnx.ModelProto:
+def bake(
+    model: onnx.ModelProto,
+    located: Located,
+    pre: Pre,
+    post: Post,
+    *,
+    reduce: Callable[[onnx.ModelProto], onnx.ModelProto] | None = None,
+) -> onnx.ModelProto:
     """One graph from uint8 pixels to class ids.
 
     Inputs: `image` uint8 [N, h, w, C] at network resolution, or at any resolution with `post.size` `image`;
@@ -31,6 +40,8 @@ def bake(model: onnx.ModelProto, located: Located, pre: Pre, post: Post) -> onnx
         model: the source model as `load_model` returns it.
         located: what `locate` found in it.
         pre, post: what to bake.
+        reduce: rewrites the network, as `network_of` gives it, between preprocessing and post-processing, which know
+            only its input and its logits: the same names, input type and shapes; the logits may be of another type.
 
     Raises:
         ModelError: the result is not a valid model.
@@ -40,9 +51,11 @@ def bake(model: onnx.ModelProto, located: Located, pre: Pre, post: Post) -> onnx
         raise SpecError(f"fit '{pre.fit}' and region '{post.region}' do not go together")
     if pre.depth != located.input_channels:
         raise SpecError(f"channels '{pre.channels}' do not fit an input of {located.input_channels} channels")
-    opset = opset_of(model)
     batch = located.batch or "N"
-    network = _network(model, located, pre)
+    network = network_of(model, located, pre)
+    if reduce is not None:
+        network = reduce(network)
+    opset = opset_of(network)
     logits = network.graph.output[0]
     shape = _shape(logits, post, batch)
     region = None
@@ -76,6 +89,38 @@ def bake(model: onnx.ModelProto, located: Located, pre: Pre, post: Post) -> onnx
     baked.producer_name = DOMAIN
     baked.graph.name = "segmentation"
     return checked(baked)
+
+
+def network_of(model: onnx.ModelProto, located: Located, pre: Pre) -> onnx.ModelProto:
+    """The source model cut at the logits: what `bake` puts between preprocessing and post-processing.
+
+    Every name has the prefix `NETWORK`. Its one input has the network's own layout and type, at the size of `pre`; its
+    one output is the logits, labels as [N, h, w], quantised logits as float32.
+    """
+    graph = gs.import_onnx(model)
+    tensors = graph.tensors()
+    (source,) = (value for value in graph.inputs if value.name == located.input)
+    spatial_shape = [pre.height, pre.width]
+    batch = located.batch or "N"
+    source.shape = (
+        [batch, *spatial_shape, pre.depth] if located.input_layout == "NHWC" else [batch, pre.depth, *spatial_shape]
+    )
+    logits = tensors[located.logits]
+    if located.head == "labels":
+        if located.dtype.startswith("float"):
+            logits = _append(graph, "Cast", logits, {"to": onnx.TensorProto.INT32}, np.int32)
+        logits = _rank_three(graph, logits)
+    elif located.dtype in ("uint8", "int8"):
+        logits = _append(graph, "Cast", logits, {"to": onnx.TensorProto.FLOAT}, np.float32)
+    graph.inputs, graph.outputs = [source], [logits]
+    graph.cleanup().toposort()
+    for value in graph.tensors().values():
+        if isinstance(value, gs.Variable) and value is not source and value is not logits:
+            value.shape = None  # inferred anew, from the size and batch that the input has now
+    network = gs.export_onnx(graph, do_type_check=False)
+    network.ir_version = max(model.ir_version, FUNCTION_IR_VERSION)
+    network = onnx.shape_inference.infer_shapes(network, data_prop=True)
+    return onnx.compose.add_prefix(network, NETWORK)
 
 
 def checked(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -154,34 +199,6 @@ def with_input_size(model: onnx.ModelProto, located_input: str, layout: str, siz
             if not dim.dim_value:
                 dim.Clear()
     return onnx.shape_inference.infer_shapes(copy, data_prop=True)
-
-
-def _network(model: onnx.ModelProto, located: Located, pre: Pre) -> onnx.ModelProto:
-    """The source model cut at the logits, names prefixed; labels as [N, h, w], quantised logits as float32."""
-    graph = gs.import_onnx(model)
-    tensors = graph.tensors()
-    (source,) = (value for value in graph.inputs if value.name == located.input)
-    spatial_shape = [pre.height, pre.width]
-    batch = located.batch or "N"
-    source.shape = (
-        [batch, *spatial_shape, pre.depth] if located.input_layout == "NHWC" else [batch, pre.depth, *spatial_shape]
-    )
-    logits = tensors[located.logits]
-    if located.head == "labels":
-        if located.dtype.startswith("float"):
-            logits = _append(graph, "Cast", logits, {"to": onnx.TensorProto.INT32}, np.int32)
-        logits = _rank_three(graph, logits)
-    elif located.dtype in ("uint8", "int8"):
-        logits = _append(graph, "Cast", logits, {"to": onnx.TensorProto.FLOAT}, np.float32)
-    graph.inputs, graph.outputs = [source], [logits]
-    graph.cleanup().toposort()
-    for value in graph.tensors().values():
-        if isinstance(value, gs.Variable) and value is not source and value is not logits:
-            value.shape = None  # inferred anew, from the size and batch that the input has now
-    network = gs.export_onnx(graph, do_type_check=False)
-    network.ir_version = max(model.ir_version, FUNCTION_IR_VERSION)
-    network = onnx.shape_inference.infer_shapes(network, data_prop=True)
-    return onnx.compose.add_prefix(network, NETWORK)
 
 
 def _rank_three(graph: gs.Graph, labels: gs.Variable) -> gs.Variable:

@@ -11,7 +11,7 @@ import onnx
 from trtpost.backends.tensorrt.flavour import FLAVOURS, logger_of, strongly_typed, targets
 from trtpost.bundle import Plan
 from trtpost.errors import BackendError
-from trtpost.graph.precision import is_asymmetric, with_float_quantization
+from trtpost.graph.quantization import is_asymmetric, with_float_quantization
 from trtpost.packages import require
 
 

@@ -1,4 +1,4 @@
-"""Number formats inside the network."""
+"""Networks that are quantised already: what TensorRT does not take of them, in float arithmetic."""
 
 from __future__ import annotations
 
@@ -49,6 +49,11 @@ def _dequantize(graph: gs.Graph, node: gs.Node) -> None:
     quantized, scale, zero, _ = _operands(node)
     result = node.outputs[0]
     node.outputs.clear()
+    if any(quantized is value for value in graph.inputs):
+        pixels, quantized = quantized, gs.Variable(f"{quantized.name}/float", np.float32)
+        graph.nodes.append(
+            gs.Node("Cast", quantized.name, attrs={"to": onnx.TensorProto.FLOAT}, inputs=[pixels], outputs=[quantized])
+        )
     if isinstance(quantized, gs.Constant):
         values = (quantized.values.astype(np.float32) - zero) * scale
         constant = gs.Constant(f"{result.name}/float", values.astype(np.float32))

@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 from nets import net
 
-from trtpost.graph.precision import is_asymmetric, with_float_quantization
+from trtpost.graph.quantization import is_asymmetric, with_float_quantization
 
 
 def quantized(zero: np.generic, weight_zero: np.ndarray, axis_scale: np.ndarray) -> onnx.ModelProto:
