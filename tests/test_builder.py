@@ -135,11 +135,11 @@ def test_what_was_decided_and_may_be_wrong_is_said(tmp_path):
 
 
 def test_a_plan_that_cannot_be_built_leaves_the_portable_engine(tmp_path, source, monkeypatch):
-    def refuse(*_):
+    def refuse(*_, **__):
         raise BackendError("no such operator")
 
     monkeypatch.setattr("trtpost.builder.build_plan", refuse)
-    monkeypatch.setattr("trtpost.backends.tensorrt.flavour.check_builder", lambda _: None)
+    monkeypatch.setattr("trtpost.backends.tensorrt.flavour.check_builder", lambda *_: None)
     monkeypatch.setattr("trtpost.backends.tensorrt.flavour.builder_here", lambda: ("tensorrt_rtx", ""))
     assert build(source, tmp_path / "a.trtpost").plan is None
     with pytest.raises(BackendError, match="no such operator"):

@@ -14,6 +14,7 @@ import onnx
 from trtpost import __version__
 from trtpost.backends.tensorrt import flavour as flavours
 from trtpost.backends.tensorrt.build import Profile, build_plan
+from trtpost.backends.tensorrt.settings import Settings
 from trtpost.bundle import SUFFIX, Bundle, Passport, check_replaceable, embed, load_bundle, sha256, write_bundle
 from trtpost.convert import convert, kind_of
 from trtpost.errors import BackendError, BundleError, ModelError, SpecError, printable
@@ -43,6 +44,8 @@ UNKNOWN_CLASSES = 1 << 16
 
 LOWERINGS = ("function", "inline")
 
+NO_KERNEL = "the network ends in labels, which are only resized, so --post kernel gains nothing: leave it out"
+
 BY_FLAG, ASSUMED, FROM_UNIT = "--normalize", "assumed", "the network goes on from 0..1"
 """Origins of a normalisation that may be worth a warning: the user, nobody, the network's own first arithmetic."""
 
@@ -65,6 +68,13 @@ class BuildOptions:
         lowering: `function` keeps the node with its body, `inline` writes standard ops.
         signature: of a SavedModel that has several.
         flavour: TensorRT to build the plan with: `auto`, `none`, `tensorrt` or `tensorrt_rtx`.
+        precision: `fp32` (the model's own types), `fp16`, `bf16` or `int8`.
+        calibration: folder of photos: int8 is calibrated on them, and the agreement with the model's own precision
+            measured.
+        min_agreement: share of pixels that must keep their class when the precision is lowered; None: 0.99 for fp16,
+            0.98 for bf16, 0.9 for int8.
+        post, workspace, optimization_level, timing_cache, hardware_compatibility, compute_capabilities: as in
+            `trtpost.backends.tensorrt.settings.Settings`.
     """
 
     normalize: str | None = None
@@ -84,8 +94,37 @@ class BuildOptions:
     lowering: str = "function"
     signature: str | None = None
     flavour: str = "auto"
+    precision: str = "fp32"
+    calibration: Path | None = None
+    min_agreement: float | None = None
+    post: str = "native"
+    workspace: int | None = None
+    optimization_level: int | None = None
+    timing_cache: Path | None = None
+    hardware_compatibility: str = "none"
+    compute_capabilities: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for name in ("calibration", "timing_cache"):
+            if (given := getattr(self, name)) is not None:
+                object.__setattr__(self, name, Path(given))
+        object.__setattr__(self, "compute_capabilities", tuple(self.compute_capabilities))
+        flavours.check_settings(self.flavour, self.settings)
+        if self.precision == "int8" and self.calibration is None:
+            raise SpecError(
+                "precision int8 needs photos to calibrate with: give a folder of some dozen with --calibration"
+            )
+        if self.precision == "fp32":
+            for name in ("calibration", "min_agreement"):
+                if getattr(self, name) is not None:
+                    flag = f"--{name.replace('_', '-')}"
+                    raise SpecError(
+                        f"precision fp32 leaves the model as it is, so {flag} would do nothing: leave it out"
+                    )
+        if self.min_agreement is not None and not 0 <= self.min_agreement <= 1:
+            raise SpecError(f"min agreement must be from 0 to 1, not {self.min_agreement}")
+        if self.post == "kernel" and self.head == "labels":
+            raise SpecError(NO_KERNEL)
         if self.lowering not in LOWERINGS:
             raise SpecError(f"lowering must be one of {', '.join(LOWERINGS)}, not '{self.lowering}'")
         if self.flavour not in ("auto", "none", *flavours.FLAVOURS):
@@ -109,6 +148,11 @@ class BuildOptions:
             object.__setattr__(self, "threshold", float(self.threshold))  # numpy's floats do not go into JSON
         if self.normalize is not None:
             parse_normalization(self.normalize)
+
+    @property
+    def settings(self) -> Settings:
+        """What goes to TensorRT's builder."""
+        return Settings(**{field.name: getattr(self, field.name) for field in fields(Settings)})
 
 
 def build(
@@ -146,6 +190,8 @@ def build(
     path = Path(output) if output is not None else Path(_stem(source) + SUFFIX)
     check_replaceable(path)
     flavour, _ = flavours.builder_here() if options.flavour == "auto" else (options.flavour, "")
+    if flavour is not None:
+        flavours.check_settings(flavour, options.settings)
     source_hash = _source_hash(source, kind)
     if kind == "onnx" and options.signature is not None:
         raise SpecError("--signature is for SavedModels; an ONNX model has none")
@@ -155,7 +201,9 @@ def build(
             step.result = f"{path} is up to date: nothing to do"
         return current
     if flavour in flavours.FLAVOURS:
-        flavours.check_builder(flavour)  # loads a large library, so only where there is something to build
+        flavours.check_builder(
+            flavour, options.settings
+        )  # loads a large library, so only where there is something to build
 
     with progress.step("convert") as step:
         loaded, step.result = _load(source, kind, options)
@@ -166,6 +214,8 @@ def build(
         pre, origin = _pre(located, metadata(loaded), options)
         classes = _classes(located, metadata(loaded), options)
         post = _post(located, len(classes), options)
+        if options.post == "kernel" and post.head == "labels":
+            raise SpecError(NO_KERNEL)
         baked = bake(loaded, located, pre, post)
         step.result = describe_spec(pre, post, origin)
     for warning in doubts(located, pre, origin):
@@ -182,18 +232,12 @@ def build(
         classes=classes,
         max_batch=located.batch or options.max_batch,
         max_size=post.size if isinstance(post.size, tuple) else options.max_size,
+        precision=options.precision,
     )
     plan = None
     if flavour in flavours.FLAVOURS:
         try:
-            with progress.step("build") as step:
-                profile = Profile(passport.max_batch, passport.max_size, _typical(passport.max_size))
-                plan, facts = build_plan(baked, profile, flavour)
-                passport = replace(passport, plan=facts)
-                step.result = (
-                    f"{facts.flavour} {facts.version}: {sum(facts.layers.values())} layers, "
-                    f"{len(plan) / 1e6:.1f} MB plan for compute capability {', '.join(facts.target)}"
-                )
+            plan, passport = _planned(baked, passport, flavour, options, progress)
         except BackendError as error:
             if options.flavour != "auto":
                 raise
@@ -278,6 +322,24 @@ def describe_spec(pre: Pre, post: Post, origin: str) -> str:
     return f"{pre.channels} {normalization} ({origin}){fit}; {steps}"
 
 
+def describe_precision(passport: Passport) -> str:
+    """One line on the precision that was asked for, and how much of the mask survived it."""
+    if passport.precision == "fp32":
+        return "as in the source model"
+    if passport.agreement is None:
+        return f"{passport.precision}; agreement with the source model was not measured"
+    return (
+        f"{passport.precision}; {passport.agreement:.2%} of the pixels of {passport.photos} photos have the class "
+        "that the source model's precision gives"
+    )
+
+
+def describe_precisions(precisions: dict[str, int]) -> str:
+    """How many compute layers of a plan compute in which precision."""
+    counts = ", ".join(f"{count} in {name}" for name, count in precisions.items())
+    return f"{sum(precisions.values())} compute layers ({counts})" if counts else "no compute layers"
+
+
 def _terse(values: tuple[float, ...]) -> str:
     return f"{values[0]:g}" if len(values) == 1 else f"[{', '.join(f'{value:g}' for value in values)}]"
 
@@ -304,7 +366,9 @@ def _request(source_hash: str, options: BuildOptions, flavour: str | None) -> st
     toolchain = {"trtpost": __version__, "onnx": onnx.__version__}
     if flavour in flavours.FLAVOURS:
         toolchain["tensorrt"] = f"{flavour} {installed_version(flavour)}"
-    request = {"source": source_hash, "options": asdict(options), "toolchain": toolchain}
+    decisive = asdict(options)
+    del decisive["timing_cache"]  # it saves time and decides nothing
+    request = {"source": source_hash, "options": decisive, "toolchain": toolchain}
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
 
 
@@ -410,5 +474,34 @@ def _region(fit: Fit) -> Extent:
     return "runtime" if fit == "letterbox" else "whole"
 
 
-def _typical(largest: tuple[int, int]) -> tuple[int, int]:
-    return min(1080, largest[0]), min(1920, largest[1])
+def _planned(
+    baked: onnx.ModelProto, passport: Passport, flavour: str, options: BuildOptions, progress: Progress
+) -> tuple[bytes, Passport]:
+    """The plan of a baked graph, and the passport with what is to be known of it."""
+    with progress.step("build") as step:
+        plan, facts = build_plan(
+            baked,
+            _profile(passport),
+            flavour,
+            options.settings,
+            name=passport.to_name(flavours.NAME_LIMIT),
+            step=step,
+            warn=progress.warn,
+        )
+        step.result = (
+            f"{facts.flavour} {facts.version}: {sum(facts.layers.values())} layers, "
+            f"{describe_precisions(facts.precisions)}; "
+            f"{len(plan) / 1e6:.1f} MB plan for compute capability {', '.join(facts.target)}"
+        )
+    return plan, replace(passport, plan=facts)
+
+
+def _profile(passport: Passport) -> Profile:
+    """Ranges that hold everything that the passport promises; TensorRT tunes for full HD."""
+    height, width = passport.max_size
+    return Profile(
+        max_batch=passport.max_batch,
+        max_size=passport.max_size,
+        typical_size=(min(1080, height), min(1920, width)),
+        logits_size=passport.located.logits_size,
+    )

@@ -25,7 +25,7 @@ from trtpost.graph.locate import Located
 from trtpost.graph.model import metadata, set_metadata
 from trtpost.spec import Post, Pre
 
-FORMAT = 1
+FORMAT = 2
 """Version of the passport; a reader refuses what it does not know."""
 
 SUFFIX = ".trtpost"
@@ -41,12 +41,20 @@ class Plan:
         version: of that TensorRT.
         target: compute capabilities that the plan is for.
         layers: number of layers of each type in the network that was built.
+        precisions: number of compute layers (convolutions, matrix products) that compute in each precision.
+        post: where the mask is made: `native` layers or our `plugin` in the plan, or our `kernel` after a plan that
+            ends in logits.
+        hardware_compatibility: GPUs beside those of `target` that may run the plan of the full TensorRT: `none` but
+            the model that built it, `ampere+`, or all of the `same` compute capability.
     """
 
     flavour: str
     version: str
     target: tuple[str, ...]
     layers: dict[str, int]
+    precisions: dict[str, int]
+    post: str = "native"
+    hardware_compatibility: str = "none"
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,9 @@ class Passport:
         classes: name of each class; at least one.
         max_batch: images that one call may hold.
         max_size: (H, W): largest mask, or photo with size `image`, that the plan's profile allows.
+        precision: that was asked for; `fp32` leaves the source model's own types.
+        agreement: share of pixels with the same class as before the precision was lowered; None where not measured.
+        photos: number of photos that the precision was calibrated or measured with.
         plan: of `engine.plan`; None where there is none.
         files: SHA-256 of each file of the bundle.
         format: version of this passport.
@@ -79,6 +90,9 @@ class Passport:
     classes: tuple[str, ...]
     max_batch: int
     max_size: tuple[int, int]
+    precision: str = "fp32"
+    agreement: float | None = None
+    photos: int = 0
     plan: Plan | None = None
     files: dict[str, str] = field(default_factory=dict)
     format: int = FORMAT
@@ -90,6 +104,24 @@ class Passport:
     def to_json(self) -> str:
         """As text; `passport_from_json` reads it back."""
         return json.dumps(asdict(self), indent=2, ensure_ascii=False)
+
+    def to_name(self, limit: int) -> str:
+        """As the name of a TensorRT network, so that a bare plan says what it is: JSON, its one key `trtpost`.
+
+        Args:
+            limit: bytes that the name may have. Where the whole passport is longer, version, source and spec stay, and
+                the classes become their number and SHA-256.
+        """
+        names = json.dumps(self.classes).encode()
+        kept = ("format", "version", "source", "source_sha256", "precision", "max_batch", "max_size", "pre", "post")
+        everything = asdict(self)
+        short = {key: everything[key] for key in kept}
+        short |= {"class_count": len(self.classes), "classes_sha256": hashlib.sha256(names).hexdigest()}
+        for content in (everything, short):
+            name = json.dumps({"trtpost": content}, separators=(",", ":"))
+            if len(name) <= limit:
+                return name
+        return json.dumps({"trtpost": {"format": self.format, "version": self.version, "request": self.request}})
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,10 @@ app.add_typer(bench, name="bench")
 
 
 def main() -> None:
-    """Entry point: faults that the user can mend become one sentence and exit code 1."""
+    """Entry point: faults that the user can mend become one sentence and exit code 1, Ctrl-C one word and 130."""
     signal.signal(signal.SIGTERM, _terminated)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # nohup and the like ignore it
+        signal.signal(signal.SIGINT, _terminated)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the caller
@@ -37,6 +39,10 @@ def main() -> None:
             app()
         finally:
             sys.stdout.flush()
+    except SystemExit as end:
+        if end.code == 128 + signal.SIGINT:
+            print("trtpost: interrupted", file=sys.stderr)
+        raise
     except TrtpostError as error:
         _fail(str(error))
     except OSError as error:
@@ -48,8 +54,8 @@ def main() -> None:
         sys.exit(1)
 
 
-def _terminated(*_: object) -> NoReturn:
-    sys.exit(128 + signal.SIGTERM)  # as an exception, so that children are ended and files cleaned up
+def _terminated(number: int, _: object) -> NoReturn:
+    sys.exit(128 + number)  # as an exception, so that children are ended and files cleaned up
 
 
 def _fail(message: str) -> NoReturn:
@@ -125,6 +131,27 @@ def build(
     lowering: Annotated[str, typer.Option(help="function (one node), or inline (standard ops)")] = "function",
     signature: Annotated[str | None, typer.Option(help="of a SavedModel that has several")] = None,
     flavour: Annotated[str, typer.Option(help="of TensorRT: auto, none, tensorrt, tensorrt_rtx")] = "auto",
+    precision: Annotated[str, typer.Option(help="fp32 (the model's own types), fp16, bf16 or int8")] = "fp32",
+    calibration: Annotated[
+        Path | None, typer.Option(help="folder of photos: needed for int8, measures the agreement with fp32")
+    ] = None,
+    min_agreement: Annotated[
+        float | None, typer.Option(help="share of pixels that must agree with fp32 [fp16 0.99, bf16 0.98, int8 0.9]")
+    ] = None,
+    post_processing: Annotated[
+        str, typer.Option("--post", help="in the plan: native layers, or plugin; or kernel: ours, after the plan")
+    ] = "native",
+    workspace: Annotated[int | None, typer.Option(help="MiB that a layer may use [TensorRT's choice]")] = None,
+    optimization_level: Annotated[
+        int | None, typer.Option(help="0 (builds fastest) to 5 (runs fastest) [TensorRT's choice]")
+    ] = None,
+    timing_cache: Annotated[Path | None, typer.Option(help="file that makes the next build faster (tensorrt)")] = None,
+    hardware_compatibility: Annotated[
+        str, typer.Option(help="other GPUs that may run the plan (tensorrt): none, ampere+, same (compute capability)")
+    ] = "none",
+    compute_capabilities: Annotated[
+        str | None, typer.Option(help="to compile for (tensorrt_rtx), such as 8.9,12.0 [8.0,8.6,8.9,12.0]")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="build even if nothing has changed")] = False,
 ) -> None:
     """Build an engine bundle: convert, locate, bake, build."""
@@ -149,6 +176,15 @@ def build(
         lowering=lowering,
         signature=signature,
         flavour=flavour,
+        precision=precision,
+        calibration=calibration,
+        min_agreement=min_agreement,
+        post=post_processing,
+        workspace=workspace,
+        optimization_level=optimization_level,
+        timing_cache=timing_cache,
+        hardware_compatibility=hardware_compatibility,
+        compute_capabilities=tuple(compute_capabilities.split(",")) if compute_capabilities else (),
     )
     bundle = builder.build(model, output, options, progress=_progress(), force=force)
     print(builder.next_step(bundle, flavour))

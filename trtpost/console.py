@@ -1,14 +1,25 @@
-"""Progress on the terminal: a spinner while a step runs, one line when it is done."""
+"""Progress on the terminal: a spinner or a bar while a step runs, one line when it is done."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as Bar
+from rich.progress_bar import ProgressBar
+from rich.text import Text
 
 from trtpost.progress import Progress, Step
 
@@ -16,6 +27,7 @@ DOING = {
     "convert": "converting (TensorFlow takes a few seconds to start)",
     "locate": "looking for the logits",
     "bake": "baking pre- and post-processing into the graph",
+    "precision": "lowering the precision",
     "build": "building the TensorRT plan",
     "bundle": "writing the bundle",
 }
@@ -29,15 +41,37 @@ class ConsoleProgress(Progress):
 
     @contextmanager
     def step(self, title: str) -> Iterator[Step]:
-        """A spinner with what is being done, then a line with what it came to."""
-        step = Step()
-        with self._console.status(f"{title}: {DOING.get(title, title)} ..."):
+        """A spinner with what is being done, and a bar where the step tells how far it is; then what it came to."""
+        with _bar(self._console, SpinnerColumn(), TextColumn("{task.description}", markup=False), _KnownBar()) as bar:
+            description = f"{title}: {DOING.get(title, title)} ..."
+            step = _ConsoleStep(bar, bar.add_task(description, total=None), title)
             yield step
-        self._console.print(f"[bold]{title:8}[/]{escape(step.result)}", soft_wrap=True, highlight=False)
+        self._console.print(f"[bold]{title:10}[/]{escape(step.result)}", soft_wrap=True, highlight=False)
 
     def warn(self, text: str) -> None:
         """A line of its own that is not overlooked."""
         self._console.print(f"[yellow][bold]warning[/] {escape(text)}[/]", soft_wrap=True, highlight=False)
+
+
+class _ConsoleStep(Step):
+    def __init__(self, bar: Bar, task: TaskID, title: str) -> None:
+        self._bar, self._task, self._title = bar, task, title
+
+    def advance(self, fraction: float, what: str = "") -> None:
+        description = f"{self._title}: {what} ..." if what else None
+        self._bar.update(self._task, total=1, completed=fraction, description=description)
+
+
+class _KnownBar(ProgressColumn):
+    """A bar, or nothing while it is unknown how far the task is."""
+
+    def render(self, task: Task) -> RenderableType:
+        return Text() if task.total is None else ProgressBar(task.total, task.completed, width=40)
+
+
+def _bar(console: Console, *columns: ProgressColumn) -> Bar:
+    """A display that goes away when it is done; in a pipe or a log it never comes."""
+    return Bar(*columns, console=console, transient=True, disable=not console.is_interactive)
 
 
 @contextmanager
@@ -46,7 +80,6 @@ def progress_bar(console: Console, total: int, unit: str, *, quiet: bool) -> Ite
     if quiet or total < 2:
         yield lambda: None
         return
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
-    with Bar(*columns, console=console, transient=True) as bar:
+    with _bar(console, BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn()) as bar:
         task = bar.add_task(unit, total=total)
         yield lambda: bar.advance(task)

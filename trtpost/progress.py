@@ -11,6 +11,9 @@ class Step:
 
     result: str = ""
 
+    def advance(self, fraction: float, what: str = "") -> None:
+        """Say how much of the step is done, from 0 to 1, and what it is at; any thread may call this."""
+
 
 class Progress:
     """Takes the steps and shows nothing: the default of the Python API."""

@@ -11,13 +11,19 @@ from rich.markup import escape
 from rich.table import Table
 
 from trtpost.bench.post import Report, Row
-from trtpost.builder import describe_located, describe_spec
+from trtpost.builder import describe_located, describe_precision, describe_precisions, describe_spec
 from trtpost.bundle import Bundle
 from trtpost.doctor import Finding
 from trtpost.graph.locate import Located
 from trtpost.graph.model import DOMAIN, opset_of
 from trtpost.graph.postprocess import NODE
 from trtpost.timing import STAGE_NAMES, Summary, Timing
+
+POSTS = {
+    "native": "TensorRT's own layers make the mask",
+    "kernel": "it ends in logits, our kernel makes the mask",
+    "plugin": "our plugin makes the mask",
+}
 
 
 def timing_table(rows: Sequence[tuple[str, Timing | Summary]]) -> Table:
@@ -62,11 +68,18 @@ def bundle_facts(bundle: Bundle) -> list[tuple[str, str]]:
             f"1 to {passport.max_batch}" if not passport.located.batch else f"{passport.located.batch} (fixed)",
         ),
     ]
+    facts.append(("precision", describe_precision(passport)))
     if passport.plan:
         plan = passport.plan
+        more = {"none": "", "ampere+": " and all newer than 8.0", "same": " on any GPU of it"}
         facts += [
-            ("plan", f"{plan.flavour} {plan.version}, compute capability {', '.join(plan.target)}"),
+            (
+                "plan",
+                f"{plan.flavour} {plan.version}, compute capability {', '.join(plan.target)}"
+                f"{more[plan.hardware_compatibility]}; {POSTS[plan.post]}",
+            ),
             ("", f"masks up to {passport.max_size[0]}x{passport.max_size[1]}"),
+            ("computes", describe_precisions(plan.precisions)),
             ("layers", ", ".join(f"{count} {name}" for name, count in plan.layers.items())),
         ]
     else:

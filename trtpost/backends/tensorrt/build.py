@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import onnx
 
-from trtpost.backends.tensorrt.flavour import FLAVOURS, logger_of, strongly_typed, targets
+from trtpost.backends.tensorrt import timing_cache
+from trtpost.backends.tensorrt.flavour import FLAVOURS, configure, logger_of, strongly_typed, targets
+from trtpost.backends.tensorrt.monitor import Phases, interruptible, monitor_of
+from trtpost.backends.tensorrt.settings import Settings
 from trtpost.bundle import Plan
 from trtpost.errors import BackendError
+from trtpost.graph.bake import split
 from trtpost.graph.quantization import is_asymmetric, with_float_quantization
 from trtpost.packages import require
+from trtpost.progress import Step
+
+COMPUTE_LAYERS = ("CONVOLUTION", "DECONVOLUTION", "MATRIX_MULTIPLY", "EINSUM")
+"""Layers that do the network's arithmetic; what lies between them runs in the type that they leave."""
+
+_PRECISIONS = {"FLOAT": "fp32", "HALF": "fp16"}
+"""TensorRT's names of types that we call otherwise; the rest differ in case alone."""
 
 
 @dataclass(frozen=True)
@@ -23,88 +35,201 @@ class Profile:
         max_batch: images in one call; 1 where the network's batch is fixed.
         max_size: (H, W), the largest mask, or photo with size `image`.
         typical_size: (H, W), the one that TensorRT tunes for.
+        logits_size: (h, w) of the network's output, in which a letterbox lies; 0 where unknown.
     """
 
     max_batch: int
     max_size: tuple[int, int]
     typical_size: tuple[int, int] = (1080, 1920)
+    logits_size: tuple[int, int] = (0, 0)
 
 
-def build_plan(model: onnx.ModelProto, profile: Profile, flavour: str) -> tuple[bytes, Plan]:
+@dataclass(frozen=True)
+class Range:
+    """What one input of a plan may be: its shape, or, where it holds sizes (`is_value`), its values."""
+
+    least: tuple[int, ...]
+    typical: tuple[int, ...]
+    most: tuple[int, ...]
+    is_value: bool = False
+
+
+def build_plan(
+    model: onnx.ModelProto,
+    profile: Profile,
+    flavour: str,
+    settings: Settings | None = None,
+    *,
+    name: str = "",
+    step: Step | None = None,
+    warn: Callable[[str], None] = lambda _: None,
+) -> tuple[bytes, Plan]:
     """Build a plan from a baked graph.
+
+    An interrupt (Ctrl-C) in the main thread ends the build at TensorRT's next step and is raised on.
 
     Args:
         model: the baked graph; its types are the plan's (strongly typed network).
         profile: ranges of batch and sizes.
         flavour: `tensorrt` or `tensorrt_rtx`.
+        settings: what the builder is told; None: the defaults.
+        name: of the network, which the plan carries; at most `flavour.NAME_LIMIT` bytes.
+        step: is told how far the build is.
+        warn: takes a sentence on what may be wrong though the build goes on.
 
     Returns:
         The serialized plan, and what is to be known of it.
 
     Raises:
-        BackendError: the parser or builder refuses the graph; the message names node and operator.
+        BackendError: the parser or builder refuses the graph (the message names node and operator), or the precision
+            that `settings` ask for is not that of most of the network.
         MissingPackageError: the flavour is not installed.
     """
     trt = require(flavour, FLAVOURS[flavour], "building a TensorRT plan")
-    if is_asymmetric(model):
-        model = with_float_quantization(model)
+    settings = settings or Settings()
     logger = logger_of(flavour)
-    logger.messages.clear()
+    logger.clear()
     builder = trt.Builder(logger)
     if builder is None:
         raise BackendError(f"{flavour} cannot start its builder: {logger.last()}")
     network = builder.create_network(strongly_typed(trt))
-    parser = trt.OnnxParser(network, logger)
-    if not parser.parse(model.SerializeToString()):
-        raise BackendError(_parser_error(parser, flavour))
+    parser = trt.OnnxParser(network, logger)  # lives as long as the network: it holds the weights
+    graph = model if settings.post == "native" else split(model)[0]
+    if is_asymmetric(graph):
+        graph = with_float_quantization(graph)
+    if not parser.parse(graph.SerializeToString()):
+        raise BackendError(_parser_errors(parser, flavour))
+    network.name = name
+    layers = [network.get_layer(index) for index in range(network.num_layers)]
+    precisions = precisions_of(layers)
+    check_precision(precisions, settings.precision, flavour)
     config = builder.create_builder_config()
-    dynamic = _optimization_profile(builder, network, profile)
-    if dynamic is not None and config.add_optimization_profile(dynamic) < 0:
+    configure(trt, config, flavour, settings)
+    if settings.timing_cache is not None:
+        timing_cache.attach(config, settings.timing_cache, logger, warn)
+    inputs = [network.get_input(index) for index in range(network.num_inputs)]
+    ranges = ranges_of({tensor.name: tuple(tensor.shape) for tensor in inputs}, profile)
+    if ranges and config.add_optimization_profile(_optimization_profile(builder, ranges)) < 0:
         raise BackendError(f"{flavour} refuses the optimization profile: {logger.last()}")
-    layers = Counter(network.get_layer(index).type.name for index in range(network.num_layers))
-    plan = builder.build_serialized_network(network, config)
+    phases = Phases(step.advance if step is not None else lambda *_: None)
+    config.progress_monitor = monitor = monitor_of(trt, phases)
+    logger.clear()  # so that the last error is the builder's
+    plan = interruptible(lambda: builder.build_serialized_network(network, config), phases.stop)
+    del monitor
+    if phases.failure is not None:
+        raise phases.failure
     if plan is None:
         raise BackendError(f"{flavour} cannot build the plan: {logger.last()}")
-    return bytes(plan), Plan(flavour, str(trt.__version__), targets(flavour), dict(sorted(layers.items())))
+    if settings.timing_cache is not None:
+        timing_cache.save(config, settings.timing_cache, warn)
+    return bytes(plan), Plan(
+        flavour=flavour,
+        version=str(trt.__version__),
+        target=targets(flavour, settings),
+        layers=dict(sorted(Counter(layer.type.name for layer in layers).items())),
+        precisions=precisions,
+        post=settings.post,
+        hardware_compatibility=settings.hardware_compatibility,
+    )
 
 
-def _optimization_profile(builder: Any, network: Any, profile: Profile) -> Any:
-    """Ranges for every dynamic input; None where all are fixed."""
-    result, used = builder.create_optimization_profile(), False
-    for index in range(network.num_inputs):
-        tensor = network.get_input(index)
-        shape = tuple(tensor.shape)
-        if tensor.name == "output_size":
-            result.set_shape_input(tensor.name, (1, 1), profile.typical_size, profile.max_size)
-        elif tensor.name == "region":
-            largest = max(profile.max_size)  # logits are no larger than masks
-            result.set_shape_input(tensor.name, (0, 0, 1, 1), (0, 0, 64, 64), (largest,) * 4)
-        elif tensor.name in ("rows", "cols"):
-            side = 0 if tensor.name == "rows" else 1
-            result.set_shape(tensor.name, (1,), (profile.typical_size[side],), (profile.max_size[side],))
+def precisions_of(layers: list[Any]) -> dict[str, int]:
+    """Number of compute layers in each precision that they really compute in, the commonest first.
+
+    Args:
+        layers: of a strongly typed network, as TensorRT's `ILayer`.
+    """
+    producers = {layer.get_output(index).name: layer for layer in layers for index in range(layer.num_outputs)}
+    found = Counter(_precision(layer, producers) for layer in layers if layer.type.name in COMPUTE_LAYERS)
+    return dict(found.most_common())
+
+
+def _precision(layer: Any, producers: dict[str, Any]) -> str:
+    """What a layer computes in: the type of its inputs, or, where all are dequantised, the type before that."""
+    operands = [layer.get_input(index) for index in range(min(layer.num_inputs, 2))]  # the third is a bias
+    quantized = {_quantized(producers.get(operand.name)) for operand in operands if operand is not None}
+    kind = quantized.pop() if len(quantized) == 1 and len(operands) == 2 else None
+    kind = kind or operands[0].dtype.name
+    return _PRECISIONS.get(kind, kind.lower())
+
+
+def _quantized(producer: Any) -> str | None:
+    """Type of the integers that a layer dequantises; None where it does something else."""
+    if producer is None or producer.type.name != "DEQUANTIZE":
+        return None
+    return str(producer.get_input(0).dtype.name)
+
+
+def check_precision(precisions: dict[str, int], asked: str, flavour: str) -> None:
+    """The honesty gate: what was asked for must be what most compute layers do. `fp32` leaves the network as it is.
+
+    Raises:
+        BackendError: it is not; the message gives the numbers.
+    """
+    total, found = sum(precisions.values()), precisions.get(asked, 0)
+    if asked == "fp32" or not total or 2 * found > total:
+        return
+    others = ", ".join(f"{count} in {name}" for name, count in precisions.items() if name != asked)
+    raise BackendError(
+        f"precision {asked} was asked for, but only {found} of {total} compute layers of the {flavour} network have "
+        f"it ({others}): choose another --precision"
+    )
+
+
+def ranges_of(inputs: dict[str, tuple[int, ...]], profile: Profile) -> dict[str, Range]:
+    """Ranges of all inputs that are not fixed: everything that the passport promises, and no more.
+
+    Args:
+        inputs: shape of each input by name, -1 where dynamic.
+        profile: what is promised.
+    """
+    result = {}
+    for name, shape in inputs.items():
+        if name == "output_size":
+            result[name] = Range((1, 1), profile.typical_size, profile.max_size, is_value=True)
+        elif name == "region":
+            # a rectangle in the logits, which may be larger or smaller than the mask
+            height, width = (side or max(profile.max_size) for side in profile.logits_size)
+            result[name] = Range((0, 0, 1, 1), (0, 0, height, width), (height, width) * 2, is_value=True)
+        elif name in ("rows", "cols"):
+            side = ("rows", "cols").index(name)
+            result[name] = Range((1,), (profile.typical_size[side],), (profile.max_size[side],))
         elif -1 in shape:
-            result.set_shape(
-                tensor.name,
-                _shape(shape, 1, (1, 1)),
-                _shape(shape, 1, profile.typical_size),
-                _shape(shape, profile.max_batch, profile.max_size),
+            result[name] = Range(
+                _filled(shape, 1, (1, 1)),
+                _filled(shape, 1, profile.typical_size),
+                _filled(shape, profile.max_batch, profile.max_size),
             )
-        else:
-            continue
-        used = True
-    return result if used else None
+    return result
 
 
-def _shape(shape: tuple[int, ...], batch: int, size: tuple[int, int]) -> tuple[int, ...]:
+def _filled(shape: tuple[int, ...], batch: int, size: tuple[int, int]) -> tuple[int, ...]:
     """An image input [N, H, W, C] with the dynamic dimensions filled in."""
     return tuple(dim if dim >= 0 else known for dim, known in zip(shape, (batch, *size, shape[3]), strict=True))
 
 
-def _parser_error(parser: Any, flavour: str) -> str:
-    error = parser.get_error(0)
-    described = error.desc().strip().splitlines()
+def _optimization_profile(builder: Any, ranges: dict[str, Range]) -> Any:
+    result = builder.create_optimization_profile()
+    for name, one in ranges.items():
+        set_range = result.set_shape_input if one.is_value else result.set_shape
+        set_range(name, one.least, one.typical, one.most)
+    return result
+
+
+def _parser_errors(parser: Any, flavour: str) -> str:
+    """All that the parser does not take: the first in full, of the others the operators."""
+    errors = [parser.get_error(index) for index in range(parser.num_errors)]
+    if not errors:
+        return f"{flavour} cannot read the graph, and gives no reason: build without a plan (--flavour none)"
+    first, *others = errors
+    described = first.desc().strip().splitlines()
     what = described[-1] if described else "no reason given"
+    if first.code().name.startswith("UNSUPPORTED") or what == "false":
+        what = "it has no such layer"
+    where = f"node '{first.node_name()}'" if first.node_name() else f"node number {first.node()}"
+    operators = ", ".join(sorted({error.node_operator() for error in others}))
+    more = f", and {len(others)} more nodes ({operators})" if others else ""
     return (
-        f"{flavour} does not take the operator {error.node_operator()} (node '{error.node_name()}'): {what}; "
+        f"{flavour} does not take the operator {first.node_operator()} ({where}): {what}{more}; "
         "build without a plan (--flavour none), or replace the operator in the model"
     )

@@ -1,0 +1,62 @@
+"""What a plan is built with, whatever the flavour of TensorRT; `flavour` refuses what one of them lacks."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from trtpost.errors import SpecError
+
+PRECISIONS = ("fp32", "fp16", "bf16", "int8")
+
+POSTS = ("native", "kernel", "plugin")
+
+COMPATIBILITIES = {"none": "NONE", "ampere+": "AMPERE_PLUS", "same": "SAME_COMPUTE_CAPABILITY"}
+"""Our name to the member of TensorRT's `HardwareCompatibilityLevel`."""
+
+MAX_LEVEL = 5
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the builder is told beside the graph and its ranges; every default is TensorRT's own.
+
+    Attributes:
+        precision: that most of the graph must compute in, else the build fails; `fp32`: whatever the graph has.
+        post: where the mask is made: `native` layers of the plan, our `kernel` after a plan that ends in logits, or
+            our `plugin` in the plan.
+        workspace: MiB that a layer may use while it runs; None leaves it to TensorRT.
+        optimization_level: 0 (builds fastest) to 5 (runs fastest); None leaves it to TensorRT.
+        timing_cache: file with what earlier builds measured; read if it is there, and written after the build.
+        hardware_compatibility: GPUs beside the one that builds: `none`, `ampere+`, or `same` compute capability.
+        compute_capabilities: to compile for, such as `8.9`; empty: the flavour's default.
+    """
+
+    precision: str = "fp32"
+    post: str = "native"
+    workspace: int | None = None
+    optimization_level: int | None = None
+    timing_cache: Path | None = None
+    hardware_compatibility: str = "none"
+    compute_capabilities: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, value, allowed in (
+            ("precision", self.precision, PRECISIONS),
+            ("post", self.post, POSTS),
+            ("hardware compatibility", self.hardware_compatibility, tuple(COMPATIBILITIES)),
+        ):
+            if value not in allowed:
+                raise SpecError(f"{name} must be one of {', '.join(allowed)}, not '{value}'")
+        if self.workspace is not None and self.workspace < 1:
+            raise SpecError(f"workspace must be at least 1 MiB, not {self.workspace}")
+        if self.optimization_level is not None and not 0 <= self.optimization_level <= MAX_LEVEL:
+            raise SpecError(f"optimization level must be from 0 to {MAX_LEVEL}, not {self.optimization_level}")
+        for one in self.compute_capabilities:
+            if not re.fullmatch(r"[1-9]\d?\.\d", one, re.ASCII):
+                raise SpecError(f"a compute capability must be such as 8.9, not '{one}'")
+        if len(set(self.compute_capabilities)) < len(self.compute_capabilities):
+            raise SpecError(f"compute capabilities are given twice: {', '.join(self.compute_capabilities)}")
+        if self.timing_cache is not None and self.timing_cache.is_dir():
+            raise SpecError(f"timing cache {self.timing_cache} is a folder: name a file")

@@ -1,0 +1,48 @@
+"""The timing cache of the full TensorRT: what its builder measured, kept in a file for the next build."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from trtpost.errors import BackendError, reason
+from trtpost.files import write_whole
+
+
+def attach(config: Any, path: Path, logger: Any, warn: Callable[[str], None]) -> None:
+    """Give the builder what is in the file, or an empty cache; a file that it cannot use is ignored with a warning."""
+    try:
+        content = path.read_bytes() if path.exists() else b""
+    except OSError as error:
+        warn(f"timing cache {path} cannot be read ({reason(error)}): the build measures everything anew")
+        content = b""
+    if content and not _set(config, content, logger):
+        warn(
+            f"timing cache {path} is damaged, or of another GPU or TensorRT: it is ignored, and written anew after the "
+            "build"
+        )
+        content = b""
+    if not content:
+        _set(config, b"", logger)
+
+
+def _set(config: Any, content: bytes, logger: Any) -> bool:
+    """True where the builder takes the cache; one that it cannot read it replaces by an empty one, and only warns."""
+    logger.clear()
+    cache = config.create_timing_cache(content)
+    if cache is None or logger.warnings or logger.messages:
+        return False
+    return bool(config.set_timing_cache(cache, False))  # False: refuse what another GPU measured
+
+
+def save(config: Any, path: Path, warn: Callable[[str], None]) -> None:
+    """Write what the builder knows now; a plan is too dear to be lost because this fails."""
+    cache = config.get_timing_cache()
+    if cache is None:
+        return
+    content = bytes(cache.serialize())
+    try:
+        write_whole(path, lambda file: file.write(content), BackendError)
+    except BackendError as error:
+        warn(f"the timing cache is lost: {error}")
