@@ -27,14 +27,19 @@ test: setup ## run the tests
 	@$(BIN)/python -m pytest
 
 .PHONY: test-asan
-test-asan: setup ## test the native kernel under AddressSanitizer and UndefinedBehaviorSanitizer
+test-asan: setup ## test the kernels under AddressSanitizer and UndefinedBehaviorSanitizer
 	@echo "== building the kernel with sanitizers"
 	@$(BIN)/cmake -S . -B build/asan -DTRTPOST_SANITIZE=ON -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python > build-asan.log 2>&1 \
 	  && $(BIN)/cmake --build build/asan --parallel 2 >> build-asan.log 2>&1 || (cat build-asan.log; exit 1)
 	@rm build-asan.log
 	@TRTPOST_CPU_EXTENSION=build/asan/plugins/cpu ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 	  LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" \
-	  $(BIN)/python -m pytest tests/test_fused.py
+	  TRTPOST_HOST_FLAGS="-fsanitize=address,undefined -fno-sanitize-recover=undefined -g" \
+	  $(BIN)/python -m pytest tests/test_fused.py tests/kernels -k "not ptx"
+
+.PHONY: plugins
+plugins: setup ## compile the CUDA kernels to the PTX that the package carries
+	@$(BIN)/python scripts/compile_cuda.py
 
 .PHONY: bench
 bench: setup ## logits to mask: ours against everything people use

@@ -4,14 +4,7 @@
 // Compile without contraction of a * b + c (-ffp-contract=off, --fmad=false): a fused step rounds differently.
 #pragma once
 
-#include <math.h>
-#include <stdint.h>
-
-#if defined(__CUDACC__)
-#define TRTPOST_FN __host__ __device__ static inline
-#else
-#define TRTPOST_FN static inline
-#endif
+#include "portable.h"
 
 enum TrtpostMatch {
   TRTPOST_MATCH_TF = 0,             // nearest and bilinear: half-pixel centres

@@ -7,10 +7,8 @@
 // Work is cut into chunks of source rows. A thread takes a chunk, computes the ArgMax of each source row, and writes the
 // output rows that lie on it while everything is still in the cache. No tensor of logits at output size is ever built.
 
-#include <stdint.h>
-#include <string.h>
-
 #include "../common/cell.h"
+#include "../common/half.h"
 #include "job.h"
 
 #ifndef TRTPOST_ISA
@@ -63,24 +61,10 @@ struct Row {
   int64_t stride;
 };
 
-// Half to float by integer arithmetic, which every vector unit has.
-inline float from_half(uint16_t bits) {
-  const uint32_t sign = (uint32_t)(bits & 0x8000) << 16, rest = (uint32_t)(bits & 0x7fff) << 13;
-  uint32_t wide = rest + (112u << 23);  // exponent bias 15 to 127
-  const bool special = rest >= (31u << 23), tiny = rest < (1u << 23);
-  wide = special ? wide + (112u << 23) : wide;
-  float normal, denormal = (float)(int32_t)(rest >> 13) * 5.9604644775390625e-8f;  // 2^-24
-  uint32_t denormal_bits;
-  memcpy(&denormal_bits, &denormal, 4);
-  wide = (tiny ? denormal_bits : wide) | sign;
-  memcpy(&normal, &wide, 4);
-  return normal;
-}
-
 template <typename T>
 inline float to_float(T value) { return (float)value; }
 template <>
-inline float to_float<uint16_t>(uint16_t value) { return from_half(value); }
+inline float to_float<uint16_t>(uint16_t value) { return trtpost_from_half(value); }
 
 template <typename T>
 inline T element(const char *at) {
