@@ -1,0 +1,160 @@
+"""TensorRT's layers as functions from tensors to a tensor, each with a name: what `append` writes a network with.
+
+Shapes and sizes are one-dimensional int64 tensors throughout, scalars have one element, so that every operand of an
+elementwise layer has the same rank. Only layers and arguments that TensorRT 10, 11 and TensorRT for RTX share are used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtpost.backends.tensorrt.flavour import flavour_of, load
+from trtpost.errors import BackendError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import tensorrt as trt
+
+Convention: TypeAlias = Literal["half_pixel", "asymmetric", "align_corners"]
+"""Of interpolation: where pixels lie."""
+
+PREFIX = "post/"
+"""Of the name of every layer, so that a profile tells post-processing from the network."""
+
+
+class Layers:
+    """Adds layers to a network.
+
+    Attributes:
+        network: the network.
+        flavour: of TensorRT that it belongs to.
+        types, operations: TensorRT's `DataType` and `ElementWiseOperation`, those of the network's flavour.
+    """
+
+    def __init__(self, network: trt.INetworkDefinition) -> None:
+        self.flavour = flavour_of(network)
+        if TYPE_CHECKING:
+            import tensorrt as api
+        else:
+            api = load(self.flavour)
+        self.network = network
+        self.types = api.DataType
+        self.operations = api.ElementWiseOperation
+        self._transformations = api.ResizeCoordinateTransformation
+        self._unary = api.UnaryOperation
+        self._fill = api.FillOperation
+        self._top = api.TopKOperation
+        self._interpolation = api.InterpolationMode
+        self._selector = api.ResizeSelector
+        self._dims = api.Dims
+        self._permutation = api.Permutation
+        self._weights = api.Weights
+
+    def input(self, name: str, length: int) -> trt.ITensor:
+        """A new input of the network, int64 [length]; -1: of any length."""
+        return self.network.add_input(name, self.types.INT64, self._dims([length]))
+
+    def constant(self, name: str, values: NDArray[Any]) -> trt.ITensor:
+        """A constant of the array's shape and type."""
+        # TensorRT reads C order, whatever the array's own
+        weights = self._weights(np.ascontiguousarray(values))
+        return self._output(name, self.network.add_constant(self._dims(list(values.shape)), weights))
+
+    def sizes(self, name: str, *values: int) -> trt.ITensor:
+        """int64 [n]."""
+        return self.constant(name, np.array(values, np.int64))
+
+    def cast(self, name: str, tensor: trt.ITensor, to: trt.DataType) -> trt.ITensor:
+        """The tensor with another type; itself where it has it already."""
+        return tensor if tensor.dtype == to else self._output(name, self.network.add_cast(tensor, to))
+
+    def elementwise(
+        self, name: str, first: trt.ITensor, second: trt.ITensor, operation: trt.ElementWiseOperation
+    ) -> trt.ITensor:
+        """Both operands have the same rank and type; dimensions of 1 are repeated."""
+        return self._output(name, self.network.add_elementwise(first, second, operation))
+
+    def floor(self, name: str, tensor: trt.ITensor) -> trt.ITensor:
+        """Of a floating-point tensor."""
+        return self._output(name, self.network.add_unary(tensor, self._unary.FLOOR))
+
+    def shape(self, name: str, tensor: trt.ITensor) -> trt.ITensor:
+        """int64 [rank]."""
+        return self._output(name, self.network.add_shape(tensor))
+
+    def part(self, name: str, vector: trt.ITensor, first: int, count: int) -> trt.ITensor:
+        """[n] to [count]: the elements from `first` on."""
+        layer = self.network.add_slice(vector, self._dims([first]), self._dims([count]), self._dims([1]))
+        return self._output(name, layer)
+
+    def joined(self, name: str, vectors: Sequence[trt.ITensor]) -> trt.ITensor:
+        """One-dimensional tensors, one after the other."""
+        return self._output(name, self.network.add_concatenation(list(vectors)))
+
+    def window(self, name: str, tensor: trt.ITensor, start: trt.ITensor, size: trt.ITensor) -> trt.ITensor:
+        """The part of a tensor from `start` on, of `size`; both int64 [rank]."""
+        rank = len(tensor.shape)
+        unused = self._dims([0] * rank)
+        layer = self.network.add_slice(tensor, unused, unused, self._dims([1] * rank))
+        if layer is not None:
+            layer.set_input(1, start)
+            layer.set_input(2, size)
+        return self._output(name, layer)
+
+    def steps(self, name: str, count: trt.ITensor) -> trt.ITensor:
+        """int64 [1] to float32 [count]: 0, 1, 2, ..."""
+        # alpha (a scalar) and beta as tensors, because a layer with a dynamic size wants all of them dynamic
+        zero = self.constant(f"{name}/from", np.array(0, np.float32))
+        one = self.constant(f"{name}/by", np.array([1], np.float32))
+        layer = self.network.add_fill(self._dims([1]), self._fill.LINSPACE, self.types.FLOAT)
+        if layer is not None:
+            for index, tensor in enumerate((count, zero, one)):
+                layer.set_input(index, tensor)
+        return self._output(name, layer)
+
+    def gather(self, name: str, tensor: trt.ITensor, indices: trt.ITensor, axis: int) -> trt.ITensor:
+        """The slices of a tensor along `axis` that int32 [n] names."""
+        return self._output(name, self.network.add_gather(tensor, indices, axis))
+
+    def resize_linear(self, name: str, tensor: trt.ITensor, sizes: trt.ITensor, convention: Convention) -> trt.ITensor:
+        """Linear interpolation to `sizes`, int64 [rank]; axes whose size stays are left alone."""
+        transformations = {
+            "half_pixel": self._transformations.HALF_PIXEL,
+            "asymmetric": self._transformations.ASYMMETRIC,
+            "align_corners": self._transformations.ALIGN_CORNERS,
+        }
+        layer = self.network.add_resize(tensor)
+        if layer is not None:
+            if convention == "align_corners":  # a single pixel is the first one, not 0 / 0
+                layer.selector_for_single_pixel = self._selector.UPPER
+            layer.resize_mode = self._interpolation.LINEAR
+            layer.coordinate_transformation = transformations[convention]
+            layer.set_input(1, sizes)
+        return self._output(name, layer)
+
+    def best(self, name: str, tensor: trt.ITensor, axis: int) -> trt.ITensor:
+        """int32 index of the largest value along `axis`, which stays, with length 1."""
+        return self._output(name, self.network.add_topk(tensor, self._top.MAX, 1, 1 << axis), 1)
+
+    def without_axis(self, name: str, tensor: trt.ITensor, axis: int) -> trt.ITensor:
+        """The tensor without an axis of length 1."""
+        # a shuffle, because the first versions of TensorRT 10 have no squeeze layer
+        rank = len(tensor.shape)
+        layer = self.network.add_shuffle(tensor)
+        if layer is not None:
+            layer.first_transpose = self._permutation([*(other for other in range(rank) if other != axis), axis])
+            layer.reshape_dims = self._dims([0] * (rank - 1))  # 0: as before
+        return self._output(name, layer)
+
+    def _output(self, name: str, layer: trt.ILayer | None, index: int = 0) -> trt.ITensor:
+        if layer is None:
+            raise BackendError(
+                f"{self.flavour} does not take the layer {PREFIX}{name}: your logger has the reason; "
+                "the network must be strongly typed"
+            )
+        layer.name = PREFIX + name
+        return layer.get_output(index)
