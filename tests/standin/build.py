@@ -1,0 +1,105 @@
+"""Build the stand-in GPU into build/standin/, and pycuda against it where the environment has none that works.
+
+Needs gcc, and fetches NVIDIA's header files and pycuda's sources with pip. Does nothing that is done already.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SOURCES = Path(__file__).parent / "driver"
+BUILD = ROOT / "build" / "standin"
+LIBRARY = BUILD / "libcuda.so.1"
+INCLUDE = BUILD / "cuda" / "include"
+
+HEADERS = ("nvidia-cuda-runtime==13.0.*", "nvidia-cuda-profiler-api==13.0.*")  # cuda.h, cudaProfiler.h
+PYCUDA = "pycuda==2026.1"
+
+
+def main() -> None:
+    driver()
+    pycuda()
+
+
+def driver() -> Path:
+    """Compile the driver if a source is newer than it."""
+    sources = sorted(SOURCES.glob("*.c"))
+    newest = max(path.stat().st_mtime for path in SOURCES.iterdir())
+    if not LIBRARY.is_file() or LIBRARY.stat().st_mtime < newest:
+        headers()
+        flags = ["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Wno-deprecated-declarations"]
+        flags += ["-fPIC", "-shared", "-fvisibility=hidden", "-pthread", f"-I{INCLUDE}", "-Wl,-soname,libcuda.so.1"]
+        fresh = LIBRARY.with_suffix(f".{os.getpid()}")
+        _run(os.environ.get("CC", "gcc"), *flags, *sources, "-o", fresh, "-ldl")
+        fresh.replace(LIBRARY)  # in one step: another process may be loading it
+    return LIBRARY
+
+
+def headers() -> None:
+    """The CUDA header files, out of NVIDIA's wheels."""
+    if (INCLUDE / "cuda.h").is_file() and (INCLUDE / "cudaProfiler.h").is_file():
+        return
+    print("== fetching the CUDA header files", flush=True)
+    INCLUDE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        _pip("download", "--no-deps", "--only-binary", ":all:", "--dest", folder, *HEADERS)
+        for wheel in Path(folder).glob("*.whl"):
+            with zipfile.ZipFile(wheel) as archive:
+                for name in archive.namelist():
+                    if name.endswith(("/include/cuda.h", "/include/cudaProfiler.h")):
+                        (INCLUDE / Path(name).name).write_bytes(archive.read(name))
+
+
+def pycuda() -> None:
+    """Install pycuda, compiled against the stand-in: a real driver serves the same extension as well."""
+    if pycuda_works():
+        return
+    print("== compiling pycuda (a minute or two)", flush=True)
+    libraries = INCLUDE.parent / "lib64"
+    libraries.mkdir(exist_ok=True)
+    link = libraries / "libcuda.so"
+    link.unlink(missing_ok=True)
+    link.symlink_to(LIBRARY)
+    with tempfile.TemporaryDirectory() as folder:
+        _pip("download", "--no-deps", "--no-binary", "pycuda", "--dest", folder, PYCUDA)
+        (archive,) = Path(folder).glob("pycuda-*.tar.gz")
+        with tarfile.open(archive) as sources:
+            sources.extractall(folder, filter="data")
+        (source,) = (path for path in Path(folder).glob("pycuda-*") if path.is_dir())
+        # What setup.py would otherwise look for in the user's home. No optimisation: it halves the time, and Python
+        # objects are all that it handles.
+        (source / "siteconf.py").write_text(
+            f'CUDA_ROOT = "{INCLUDE.parent}"\nCUDA_ENABLE_CURAND = False\nCXXFLAGS = ["-O0", "-g0"]\n'
+        )
+        _pip("install", source)
+    if not pycuda_works():
+        raise SystemExit("pycuda is installed but does not run on the stand-in driver")
+
+
+def pycuda_works() -> bool:
+    code = (
+        f"import ctypes; ctypes.CDLL({str(LIBRARY)!r}, mode=ctypes.RTLD_GLOBAL); "
+        "import pycuda.driver as d; d.init(); assert d.Device.count()"
+    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+def _pip(*arguments: str | Path) -> None:
+    _run(sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments)
+
+
+def _run(*command: str | Path) -> None:
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{done.stdout}{done.stderr}\nfailed: {' '.join(str(part) for part in command[:4])} ...")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""The stand-in GPU in place of the real one: loaded before pycuda is imported, reset and checked around every test."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # the stand-in tensorrt, too
+
+import control
+
+import build
+
+build.driver()
+if not build.pycuda_works():
+    raise pytest.UsageError("there is no pycuda: run `make test-standin`, or once `python tests/standin/build.py`")
+control.driver()
+
+
+class Gpu:
+    """What a test may leave behind; everything else is in `control`."""
+
+    def __init__(self) -> None:
+        self.leaks_allowed = self.mistakes_allowed = False
+
+    def allow_leaks(self) -> None:
+        self.leaks_allowed = True
+
+    def allow_mistakes(self) -> None:
+        self.mistakes_allowed = True
+
+
+@pytest.fixture(autouse=True)
+def gpu() -> Iterator[Gpu]:
+    """A GPU without faults. Afterwards nothing may be left on it and nothing may have been used wrongly."""
+    import pycuda.driver
+    from tensorrt import standin
+
+    gc.collect()
+    control.reset()
+    standin.reset()
+    pycuda.driver.init()
+    before = control.alive()
+    gpu = Gpu()
+    yield gpu
+    gc.collect()
+    after, wrong, wrong_enqueues = control.alive(), control.mistakes(), standin.mistakes()
+    depth = control.pop_contexts()
+    control.reset()
+    if not gpu.leaks_allowed:
+        assert after == before, "the test leaked"
+        assert depth == 0, "the test left a context current"
+    if not gpu.mistakes_allowed:
+        assert not any(vars(wrong).values()), wrong
+        assert not wrong_enqueues
