@@ -77,18 +77,25 @@ def append_postprocess(
     _check_names(network)
     _check_given(post, output_size=output_size, region=region, rows=rows, cols=cols, image=image)
     _check_logits(layers, logits, post)
-    source = logits
+    inside = _inside(layers, post, region)
     if post.needs_tables:
         positions = _tables(layers, logits, post, region, rows, cols)
     else:
-        if post.region == "runtime":
-            source = _cropped(layers, logits, post, region)
         target = _target(layers, post, output_size, image)
-        if post.resize == "bilinear" and lowering == "native":
-            return _finished(layers, _labels(layers, _resized(layers, source, target, post), post), post)
-        positions = _positions(layers, source, target, post)
+        if lowering == "native" and inside is not None:
+            logits, inside = _cropped(layers, logits, post, inside), None
+        if lowering == "native" and post.resize == "bilinear":
+            return _finished(layers, _labels(layers, _resized(layers, logits, target, post), post), post)
+        positions = _positions(layers, logits, inside, target, post)
     append = _added_plugin if lowering == "plugin" else _selected
-    return _finished(layers, append(layers, source, positions, post), post)
+    return _finished(layers, append(layers, logits, positions, post), post)
+
+
+def _inside(layers: Layers, post: Post, region: trt.ITensor | Region | None) -> trt.ITensor | None:
+    """int64 [4]: the part of the logits that holds the photo; None where it is all, or the index tables hold it."""
+    if post.region == "whole" or post.needs_tables:
+        return None
+    return layers.sizes("region", *region) if isinstance(region, Region) else _vector(layers, "region", region, 4)
 
 
 def _finished(layers: Layers, labels: trt.ITensor, post: Post) -> trt.ITensor:
@@ -132,9 +139,8 @@ def _labels(layers: Layers, source: trt.ITensor, post: Post) -> trt.ITensor:
     return layers.without_axis("labels", layers.best("argmax", source, axis), axis)
 
 
-def _cropped(layers: Layers, logits: trt.ITensor, post: Post, region: trt.ITensor | Region | None) -> trt.ITensor:
-    """The part of the logits that holds the photo."""
-    inside = layers.sizes("region", *region) if isinstance(region, Region) else _vector(layers, "region", region, 4)
+def _cropped(layers: Layers, logits: trt.ITensor, post: Post, inside: trt.ITensor) -> trt.ITensor:
+    """The part of the logits that the region `inside` names."""
     shape = layers.shape("crop/shape", logits)
     # whole axes before, and (NHWC) after, the two that are cropped
     before = _first_side(post)
@@ -174,23 +180,23 @@ def _target(layers: Layers, post: Post, output_size: trt.ITensor | None, image: 
     return layers.part("size", layers.shape("image/shape", image), sides[0], 2)
 
 
-def _positions(layers: Layers, source: trt.ITensor, target: trt.ITensor, post: Post) -> Pair:
-    """float32 [H] and [W]: the source row of each row of the mask, and the source column of each column."""
-    shape = layers.shape("source/shape", source)
-    first = _first_side(post)
-    rows, cols = (
-        _position(
-            layers,
-            name,
-            layers.cast(
-                f"{name}/source", layers.part(f"{name}/source/int64", shape, first + axis, 1), layers.types.FLOAT
-            ),
-            layers.part(f"{name}/target/int64", target, axis, 1),
-            post,
-        )
-        for axis, name in enumerate(AXES)
-    )
-    return rows, cols
+def _positions(
+    layers: Layers, logits: trt.ITensor, inside: trt.ITensor | None, target: trt.ITensor, post: Post
+) -> Pair:
+    """float32 [H] and [W]: where each row and each column of the mask lies in the logits."""
+    if inside is None:
+        corner, sides, first = None, layers.shape("logits/shape", logits), _first_side(post)
+    else:
+        corner, sides, first = inside, inside, 2
+    types, positions = layers.types, []
+    for axis, name in enumerate(AXES):
+        source = layers.cast(f"{name}/source", layers.part(f"{name}/source/int64", sides, first + axis, 1), types.FLOAT)
+        position = _position(layers, name, source, layers.part(f"{name}/target/int64", target, axis, 1), post)
+        if corner is not None:
+            start = layers.cast(f"{name}/start", layers.part(f"{name}/start/int64", corner, axis, 1), types.FLOAT)
+            position = layers.elementwise(f"{name}/inside", position, start, layers.operations.SUM)
+        positions.append(position)
+    return positions[0], positions[1]
 
 
 def _position(layers: Layers, name: str, source: trt.ITensor, target: trt.ITensor, post: Post) -> trt.ITensor:
@@ -204,7 +210,7 @@ def _position(layers: Layers, name: str, source: trt.ITensor, target: trt.ITenso
         post: decides the pixel convention.
 
     Returns:
-        float32 [target]: for nearest whole numbers, for bilinear positions within the source.
+        float32 [target]: for nearest whole numbers, for bilinear positions between pixels, both within the source.
     """
     operations = layers.operations
 
@@ -215,22 +221,21 @@ def _position(layers: Layers, name: str, source: trt.ITensor, target: trt.ITenso
         return layers.elementwise(f"{name}/{suffix}", first, second, operation)
 
     nearest = post.resize == "nearest"
-    half_pixel = post.match == "tf" or (not nearest and post.match in ("torch", "opencv"))
-    one = number("one", 1)
+    half_pixel = post.match == "tf" if nearest else CONVENTIONS[post.match] == "half_pixel"
+    one, half = number("one", 1), number("half", 0.5) if half_pixel else None
     last = apply("last", operations.SUB, source, one)
     over, under = source, layers.cast(f"{name}/target", target, layers.types.FLOAT)
     if post.match == "align_corners":
         gaps = apply("target/gaps", operations.SUB, under, one)
-        over, under = last, apply("target/gaps/some", operations.MAX, gaps, one)
+        over, under = last, apply("target/divisor", operations.MAX, gaps, one)
     scale = apply("scale", operations.DIV, over, under)
     position = layers.steps(f"{name}/steps", target)
-    if half_pixel:
-        half = number("half", 0.5)
+    if half is not None:
         position = apply("centre", operations.SUM, position, half)
     position = apply("position", operations.PROD, position, scale)
     if nearest:
         return apply("nearest", operations.MIN, layers.floor(f"{name}/floor", position), last)
-    if half_pixel:
+    if half is not None:
         position = apply("corner", operations.SUB, position, half)
     position = apply("low", operations.MAX, position, number("zero", 0))
     return apply("high", operations.MIN, position, last)

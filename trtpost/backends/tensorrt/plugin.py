@@ -11,14 +11,12 @@ and [W]. So the mask's shape follows from the inputs' shapes, as TensorRT demand
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from trtpost import kernels
 from trtpost.backends.tensorrt.flavour import load, load_plugins
-from trtpost.errors import BackendError, SpecError
+from trtpost.errors import BackendError
 from trtpost.spec import Post
 
 if TYPE_CHECKING:
@@ -28,14 +26,11 @@ if TYPE_CHECKING:
 
 NAMESPACE, NAME = "trtpost", "ArgMaxResize"
 
-# of the kernel, see plugins/cuda/kernel.h
-BLOCK = (16, 16)
-TILE_WIDTH, TILE_HEIGHT = 256, 32
-LEAD = 15
-"""Pixels that the first tile of a row may begin left of the mask, so that stores are aligned."""
-
 INT8_CLASSES = 128
 """So many class ids are the same numbers in int8 and uint8."""
+
+SHAPES = 5
+"""As many of `kernels.Numbers` follow from shapes; those after them from `Post`."""
 
 
 def add_plugin(
@@ -46,21 +41,19 @@ def add_plugin(
     Args:
         layers: of the network.
         logits: float32, float16 or bfloat16 [N, C, h, w] or [N, h, w, C] after `post.layout`.
-        positions: float32 [H] and [W], ascending: the source row of each row of the mask, and the source column of
-            each column; whole numbers for nearest.
+        positions: float32 [H] and [W], ascending: where each row and each column of the mask lies in the logits, as
+            `kernels.positions` gives them.
         post: decides head, layout, resize and threshold.
 
     Returns:
         Class ids [N, H, W]: int8 up to 128 classes, int32 beyond.
 
     Raises:
-        SpecError: `post` leaves nothing to fuse.
+        SpecError: there is no kernel for this.
         BackendError: this TensorRT takes no such plugin.
     """
-    if post.head == "labels":
-        raise SpecError("the plugin fuses ArgMax and resize, but the network already ends in labels: use 'native'")
     operator = registered(layers.flavour)(
-        logits, *positions, kernel=kernel_name(layers, logits, post), constants=" ".join(map(str, constants(post)))
+        logits, *positions, kernel=kernel_name(layers, logits, post), constants=constants(logits, post)
     )
     layer = layers.network.add_plugin(operator, True)  # True: ahead of time
     if layer is None:
@@ -71,17 +64,15 @@ def add_plugin(
 
 def kernel_name(layers: Layers, logits: trt.ITensor, post: Post) -> str:
     """The kernel for these logits; a uint8 kernel writes a plugin's int8 mask, because no plugin may have uint8."""
-    element = {layers.types.FLOAT: "f32", layers.types.HALF: "f16", layers.types.BF16: "bf16"}[logits.dtype]
-    return f"trtpost_{post.resize}_{element}_{'u8' if post.classes <= INT8_CLASSES else 'i32'}"
+    elements = {layers.types.FLOAT: "float32", layers.types.HALF: "float16", layers.types.BF16: "bfloat16"}
+    name = kernels.kernel_name(post, elements.get(logits.dtype, logits.dtype.name))
+    return name if post.classes <= INT8_CLASSES else name.replace("_u8", "_i32")
 
 
-def constants(post: Post) -> tuple[int, int, int, int]:
-    """The kernel's last arguments: channels_last, head, and the halves of the threshold's float32 bits.
-
-    All that a plugin passes are int32 dimensions, which are not negative.
-    """
-    bits = int(np.float32(post.threshold).view(np.uint32))
-    return int(post.layout == "NHWC"), int(post.head == "threshold"), bits >> 16, bits & 0xFFFF
+def constants(logits: trt.ITensor, post: Post) -> str:
+    """Those of `kernels.Numbers` that do not depend on shapes, as text."""
+    known = tuple(max(dim, 1) for dim in logits.shape)  # enough to refuse logits that are too large
+    return " ".join(map(str, kernels.numbers(post, known, (1, 1))[SHAPES:]))
 
 
 @cache
@@ -133,25 +124,20 @@ def launch_of(trtp: Any, logits: Any, rows: Any, cols: Any, kernel: str, constan
 
     The numbers are expressions of the inputs' shapes, which TensorRT evaluates whenever a shape changes.
     """
-    channels_last, *others = map(int, constants.split())
-    batch, *dims = logits.shape_expr
-    channels, height, width = (dims[2], dims[0], dims[1]) if channels_last else dims
+    of_post = [int(text) for text in constants.split()]
+    channels_last = of_post[0]
+    channels, height, width = kernels.spatial("NHWC" if channels_last else "NCHW", tuple(logits.shape_expr))
     target_height, target_width = rows.shape_expr[0], cols.shape_expr[0]
     launch = trtp.KernelLaunchParams(
-        grid_x=trtp.cdiv(target_width + LEAD, TILE_WIDTH),
-        grid_y=trtp.cdiv(target_height, TILE_HEIGHT),
-        grid_z=batch,
-        block_x=BLOCK[0],
-        block_y=BLOCK[1],
+        grid_x=trtp.cdiv(target_width + kernels.LEAD, kernels.TILE[1]),
+        grid_y=trtp.cdiv(target_height, kernels.TILE[0]),
+        grid_z=logits.shape_expr[0],
+        block_x=kernels.BLOCK[0],
+        block_y=kernels.BLOCK[1],
+        block_z=kernels.BLOCK[2],
     )
-    arguments = (channels, height, width, target_height, target_width, channels_last, *others)
+    arguments = kernels.Numbers(channels, height, width, target_height, target_width, *of_post)
     extra = trtp.SymIntExprs(len(arguments))
     for index, argument in enumerate(arguments):
         extra[index] = trtp.SymInt32(argument)
-    return kernel, ptx(), launch, extra
-
-
-@cache
-def ptx() -> str:
-    """The PTX of all kernels, which a driver compiles for its GPU."""
-    return (files("trtpost") / "kernels" / "argmax_resize.ptx").read_text(encoding="ascii")
+    return kernel, kernels.ptx(), launch, extra
