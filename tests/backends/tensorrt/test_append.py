@@ -170,18 +170,17 @@ def test_the_same_layers_compute_as_in_the_parsed_body(trt, resize, match):
         post = Post(classes=5, layout=layout, resize=resize, match=match)
         logits = logits_of(post)
         _builder, network, _mask = appended(trt, post, logits)
-        other_builder, parsed = network_of(trt)
+        _other_builder, parsed = network_of(trt)
         model = node_model(post, onnx.TensorProto.FLOAT, ("N", *logits.shape[1:]), 17)
         parser = trt.OnnxParser(parsed, logger_of("tensorrt_rtx"))
         assert parser.parse(model.SerializeToString())
         for kind in ("TOPK", "RESIZE", "FILL", "UNARY"):
             assert count(network, kind) == count(parsed, kind), kind
-        if resize == "nearest":  # the function body as TensorRT's parser understands it, by the same interpreter
-            feeds = fed(network, post, logits, TARGETS[0])
-            for one in (network, parsed):
-                mask = evaluate(trt, one, feeds)["mask"]
-                np.testing.assert_array_equal(mask, argmax_resize(logits, TARGETS[0], post))
-        del other_builder
+        # the function body as TensorRT's parser understands it, by the same interpreter
+        feeds = fed(network, post, logits, TARGETS[0])
+        for one in (network, parsed):
+            mask = evaluate(trt, one, feeds)["mask"]
+            np.testing.assert_array_equal(mask, argmax_resize(logits, TARGETS[0], post))
 
 
 def count(network, kind):
