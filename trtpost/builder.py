@@ -44,7 +44,7 @@ UNKNOWN_CLASSES = 1 << 16
 
 LOWERINGS = ("function", "inline")
 
-NO_KERNEL = "the network ends in labels, which are only resized, so --post kernel gains nothing: leave it out"
+ONLY_NATIVE = "the network ends in labels, which are only resized, so there is nothing to gain: leave --post out"
 
 BY_FLAG, ASSUMED, FROM_UNIT = "--normalize", "assumed", "the network goes on from 0..1"
 """Origins of a normalisation that may be worth a warning: the user, nobody, the network's own first arithmetic."""
@@ -123,8 +123,8 @@ class BuildOptions:
                     )
         if self.min_agreement is not None and not 0 <= self.min_agreement <= 1:
             raise SpecError(f"min agreement must be from 0 to 1, not {self.min_agreement}")
-        if self.post == "kernel" and self.head == "labels":
-            raise SpecError(NO_KERNEL)
+        if self.post != "native" and self.head == "labels":
+            raise SpecError(ONLY_NATIVE)
         if self.lowering not in LOWERINGS:
             raise SpecError(f"lowering must be one of {', '.join(LOWERINGS)}, not '{self.lowering}'")
         if self.flavour not in ("auto", "none", *flavours.FLAVOURS):
@@ -214,8 +214,8 @@ def build(
         pre, origin = _pre(located, metadata(loaded), options)
         classes = _classes(located, metadata(loaded), options)
         post = _post(located, len(classes), options)
-        if options.post == "kernel" and post.head == "labels":
-            raise SpecError(NO_KERNEL)
+        if options.post != "native" and post.head == "labels":
+            raise SpecError(ONLY_NATIVE)
         baked = bake(loaded, located, pre, post)
         step.result = describe_spec(pre, post, origin)
     for warning in doubts(located, pre, origin):
@@ -337,7 +337,7 @@ def describe_precision(passport: Passport) -> str:
 def describe_precisions(precisions: dict[str, int]) -> str:
     """How many compute layers of a plan compute in which precision."""
     counts = ", ".join(f"{count} in {name}" for name, count in precisions.items())
-    return f"{sum(precisions.values())} compute layers ({counts})" if counts else "no compute layers"
+    return f"compute layers: {counts or 'none'}"
 
 
 def _terse(values: tuple[float, ...]) -> str:
@@ -484,12 +484,13 @@ def _planned(
             _profile(passport),
             flavour,
             options.settings,
+            spec=(passport.pre, passport.post),
             name=passport.to_name(flavours.NAME_LIMIT),
             step=step,
             warn=progress.warn,
         )
         step.result = (
-            f"{facts.flavour} {facts.version}: {sum(facts.layers.values())} layers, "
+            f"{facts.flavour} {facts.version}: {sum(facts.layers.values())} layers; "
             f"{describe_precisions(facts.precisions)}; "
             f"{len(plan) / 1e6:.1f} MB plan for compute capability {', '.join(facts.target)}"
         )
@@ -497,11 +498,10 @@ def _planned(
 
 
 def _profile(passport: Passport) -> Profile:
-    """Ranges that hold everything that the passport promises; TensorRT tunes for full HD."""
-    height, width = passport.max_size
+    """Ranges that hold everything that the passport promises."""
+    pre, (height, width) = passport.pre, passport.located.logits_size
     return Profile(
         max_batch=passport.max_batch,
         max_size=passport.max_size,
-        typical_size=(min(1080, height), min(1920, width)),
-        logits_size=passport.located.logits_size,
+        logits_size=(height or pre.height, width or pre.width),  # unknown: no larger than the input
     )

@@ -114,7 +114,7 @@ class Passport:
         """
         names = json.dumps(self.classes).encode()
         kept = ("format", "version", "source", "source_sha256", "precision", "max_batch", "max_size", "pre", "post")
-        everything = asdict(self)
+        everything = {key: value for key, value in asdict(self).items() if key not in ("plan", "files")}
         short = {key: everything[key] for key in kept}
         short |= {"class_count": len(self.classes), "classes_sha256": hashlib.sha256(names).hexdigest()}
         for content in (everything, short):

@@ -39,10 +39,10 @@ def main() -> None:
             app()
         finally:
             sys.stdout.flush()
-    except SystemExit as end:
+    except Interrupted as end:
         if end.code == 128 + signal.SIGINT:
-            print("trtpost: interrupted", file=sys.stderr)
-        raise
+            print("trtpost: interrupted", file=sys.stderr, flush=True)
+        os._exit(end.code)  # everything is cleaned up, and native code in another thread would hold the process
     except TrtpostError as error:
         _fail(str(error))
     except OSError as error:
@@ -54,8 +54,14 @@ def main() -> None:
         sys.exit(1)
 
 
+class Interrupted(SystemExit):
+    """A signal that ends the process, as an exception, so that children are ended and files cleaned up."""
+
+    code: int
+
+
 def _terminated(number: int, _: object) -> NoReturn:
-    sys.exit(128 + number)  # as an exception, so that children are ended and files cleaned up
+    raise Interrupted(128 + number)
 
 
 def _fail(message: str) -> NoReturn:

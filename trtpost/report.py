@@ -79,7 +79,7 @@ def bundle_facts(bundle: Bundle) -> list[tuple[str, str]]:
                 f"{more[plan.hardware_compatibility]}; {POSTS[plan.post]}",
             ),
             ("", f"masks up to {passport.max_size[0]}x{passport.max_size[1]}"),
-            ("computes", describe_precisions(plan.precisions)),
+            ("", describe_precisions(plan.precisions)),
             ("layers", ", ".join(f"{count} {name}" for name, count in plan.layers.items())),
         ]
     else:

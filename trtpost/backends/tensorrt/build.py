@@ -10,15 +10,19 @@ from typing import Any
 import onnx
 
 from trtpost.backends.tensorrt import timing_cache
+from trtpost.backends.tensorrt.append import append_postprocess
 from trtpost.backends.tensorrt.flavour import FLAVOURS, configure, logger_of, strongly_typed, targets
 from trtpost.backends.tensorrt.monitor import Phases, interruptible, monitor_of
 from trtpost.backends.tensorrt.settings import Settings
 from trtpost.bundle import Plan
 from trtpost.errors import BackendError
 from trtpost.graph.bake import split
+from trtpost.graph.postprocess import spatial
 from trtpost.graph.quantization import is_asymmetric, with_float_quantization
+from trtpost.letterbox import region_of
 from trtpost.packages import require
 from trtpost.progress import Step
+from trtpost.spec import Post, Pre
 
 COMPUTE_LAYERS = ("CONVOLUTION", "DECONVOLUTION", "MATRIX_MULTIPLY", "EINSUM")
 """Layers that do the network's arithmetic; what lies between them runs in the type that they leave."""
@@ -34,14 +38,17 @@ class Profile:
     Attributes:
         max_batch: images in one call; 1 where the network's batch is fixed.
         max_size: (H, W), the largest mask, or photo with size `image`.
-        typical_size: (H, W), the one that TensorRT tunes for.
-        logits_size: (h, w) of the network's output, in which a letterbox lies; 0 where unknown.
+        logits_size: (h, w) of the network's output, in which a letterbox lies.
     """
 
     max_batch: int
     max_size: tuple[int, int]
-    typical_size: tuple[int, int] = (1080, 1920)
-    logits_size: tuple[int, int] = (0, 0)
+    logits_size: tuple[int, int] = (1024, 1024)
+
+    @property
+    def typical_size(self) -> tuple[int, int]:
+        """(H, W) that TensorRT tunes for: full HD, if it may be as large."""
+        return min(1080, self.max_size[0]), min(1920, self.max_size[1])
 
 
 @dataclass(frozen=True)
@@ -60,22 +67,24 @@ def build_plan(
     flavour: str,
     settings: Settings | None = None,
     *,
+    spec: tuple[Pre, Post] | None = None,
     name: str = "",
     step: Step | None = None,
     warn: Callable[[str], None] = lambda _: None,
 ) -> tuple[bytes, Plan]:
     """Build a plan from a baked graph.
 
-    An interrupt (Ctrl-C) in the main thread ends the build at TensorRT's next step and is raised on.
+    TensorRT works in a thread of its own: an interrupt (Ctrl-C) is raised at once, and TensorRT ends at its next step.
 
     Args:
         model: the baked graph; its types are the plan's (strongly typed network).
         profile: ranges of batch and sizes.
         flavour: `tensorrt` or `tensorrt_rtx`.
         settings: what the builder is told; None: the defaults.
+        spec: what was baked; needed where `settings.post` is `plugin`.
         name: of the network, which the plan carries; at most `flavour.NAME_LIMIT` bytes.
-        step: is told how far the build is.
-        warn: takes a sentence on what may be wrong though the build goes on.
+        step: is told how far the build is, from the other thread.
+        warn: takes a sentence on what may be wrong though the build goes on, from either thread.
 
     Returns:
         The serialized plan, and what is to be known of it.
@@ -85,8 +94,28 @@ def build_plan(
             that `settings` ask for is not that of most of the network.
         MissingPackageError: the flavour is not installed.
     """
-    trt = require(flavour, FLAVOURS[flavour], "building a TensorRT plan")
     settings = settings or Settings()
+    phases = Phases(step.advance if step is not None else lambda *_: None)
+    plan, facts, measured = interruptible(
+        lambda: _build(model, profile, flavour, settings, spec, name, phases, warn), phases.stop
+    )
+    if settings.timing_cache is not None and measured:
+        timing_cache.save(measured, settings.timing_cache, warn)
+    return plan, facts
+
+
+def _build(
+    model: onnx.ModelProto,
+    profile: Profile,
+    flavour: str,
+    settings: Settings,
+    spec: tuple[Pre, Post] | None,
+    name: str,
+    phases: Phases,
+    warn: Callable[[str], None],
+) -> tuple[bytes, Plan, bytes]:
+    """The plan, what is to be known of it, and the content of the timing cache."""
+    trt = require(flavour, FLAVOURS[flavour], "building a TensorRT plan")
     logger = logger_of(flavour)
     logger.clear()
     builder = trt.Builder(logger)
@@ -99,6 +128,8 @@ def build_plan(
         graph = with_float_quantization(graph)
     if not parser.parse(graph.SerializeToString()):
         raise BackendError(_parser_errors(parser, flavour))
+    if settings.post == "plugin" and spec is not None:
+        _append_plugin(network, *spec)
     network.name = name
     layers = [network.get_layer(index) for index in range(network.num_layers)]
     precisions = precisions_of(layers)
@@ -111,18 +142,15 @@ def build_plan(
     ranges = ranges_of({tensor.name: tuple(tensor.shape) for tensor in inputs}, profile)
     if ranges and config.add_optimization_profile(_optimization_profile(builder, ranges)) < 0:
         raise BackendError(f"{flavour} refuses the optimization profile: {logger.last()}")
-    phases = Phases(step.advance if step is not None else lambda *_: None)
-    config.progress_monitor = monitor = monitor_of(trt, phases)
+    config.progress_monitor = monitor = monitor_of(trt, phases)  # must outlive the build, and TensorRT does not hold it
     logger.clear()  # so that the last error is the builder's
-    plan = interruptible(lambda: builder.build_serialized_network(network, config), phases.stop)
+    plan = builder.build_serialized_network(network, config)
     del monitor
     if phases.failure is not None:
         raise phases.failure
     if plan is None:
         raise BackendError(f"{flavour} cannot build the plan: {logger.last()}")
-    if settings.timing_cache is not None:
-        timing_cache.save(config, settings.timing_cache, warn)
-    return bytes(plan), Plan(
+    facts = Plan(
         flavour=flavour,
         version=str(trt.__version__),
         target=targets(flavour, settings),
@@ -130,6 +158,19 @@ def build_plan(
         precisions=precisions,
         post=settings.post,
         hardware_compatibility=settings.hardware_compatibility,
+    )
+    return bytes(plan), facts, timing_cache.content_of(config) if settings.timing_cache is not None else b""
+
+
+def _append_plugin(network: Any, pre: Pre, post: Post) -> None:
+    """Make the mask of a network that ends in logits with our plugin; sizes become inputs as in the baked graph."""
+    logits, image = network.get_output(0), network.get_input(0)
+    network.unmark_output(logits)
+    region = None
+    if isinstance(post.size, tuple) and pre.fit == "letterbox":
+        region = region_of(post.size, (pre.height, pre.width), spatial(post, tuple(logits.shape)))
+    append_postprocess(
+        network, logits, post, region=region, image=image if post.size == "image" else None, lowering="plugin"
     )
 
 
@@ -188,9 +229,9 @@ def ranges_of(inputs: dict[str, tuple[int, ...]], profile: Profile) -> dict[str,
         if name == "output_size":
             result[name] = Range((1, 1), profile.typical_size, profile.max_size, is_value=True)
         elif name == "region":
-            # a rectangle in the logits, which may be larger or smaller than the mask
-            height, width = (side or max(profile.max_size) for side in profile.logits_size)
-            result[name] = Range((0, 0, 1, 1), (0, 0, height, width), (height, width) * 2, is_value=True)
+            height, width = profile.logits_size  # which may be larger or smaller than the mask
+            most = (height - 1, width - 1, height, width)
+            result[name] = Range((0, 0, 1, 1), (0, 0, height, width), most, is_value=True)
         elif name in ("rows", "cols"):
             side = ("rows", "cols").index(name)
             result[name] = Range((1,), (profile.typical_size[side],), (profile.max_size[side],))

@@ -203,7 +203,9 @@ def logger_of(flavour: str) -> Any:
 
         def last(self) -> str:
             """The last error on one line."""
-            return self.messages[-1].splitlines()[0] if self.messages else "it gives no reason"
+            # where there is no driver, TensorRT for RTX follows every error with one about that
+            errors = [text for text in self.messages if "catchCudaError" not in text] or self.messages
+            return errors[-1].splitlines()[0] if errors else "it gives no reason"
 
     return Collector()
 
@@ -245,3 +247,69 @@ def load_plugins(flavour: str) -> Any:
             "update it to 10.8 or later, or use lowering 'native'"
         )
     return require("tensorrt.plugin", FLAVOURS[flavour], "the plugin")
+
+
+class ContextMaker:
+    """Makes the execution contexts of an engine, whose scratch memory is the caller's."""
+
+    def __init__(self, flavour: str, engine: Any) -> None:
+        self._trt, self._flavour, self._engine = load(flavour), flavour, engine
+        self._cache: Any = None
+
+    def make(self, *, settled: bool = False) -> Any:
+        """A new context; `settled`: its shapes will not change again.
+
+        Raises:
+            BackendError: there is not enough memory for it.
+        """
+        strategy = self._trt.ExecutionContextAllocationStrategy.USER_MANAGED
+        if self._flavour == "tensorrt_rtx":
+            # TensorRT for RTX compiles for the GPU here. Contexts share what was compiled. Kernels for one shape alone
+            # are worth the wait where the shape stays, and a recorded graph would never see those that come later.
+            config = self._engine.create_runtime_config()
+            config.set_execution_context_allocation_strategy(strategy)
+            kinds = self._trt.DynamicShapesKernelSpecializationStrategy
+            config.dynamic_shapes_kernel_specialization_strategy = kinds.EAGER if settled else kinds.LAZY
+            self._cache = self._cache or config.create_runtime_cache()
+            config.set_runtime_cache(self._cache)
+            context = self._engine.create_execution_context(config)
+        else:
+            context = self._engine.create_execution_context(strategy)
+        if context is None:
+            raise BackendError(f"{self._flavour} cannot prepare the plan to run: {logger_of(self._flavour).last()}")
+        return context
+
+    def close(self) -> None:
+        """Let go of the engine."""
+        self._engine = self._cache = None
+
+
+def set_device_memory(context: Any, address: int, size: int) -> None:
+    """Give a context its scratch memory; TensorRT 10.0 does not ask for its size."""
+    if hasattr(context, "set_device_memory"):
+        context.set_device_memory(address, size)
+    else:
+        context.device_memory = address
+
+
+def is_capturable(context: Any, stream: int) -> bool:
+    """Whether a CUDA graph can be recorded of a context now; TensorRT for RTX alone knows it before one tries."""
+    ask = getattr(context, "is_stream_capturable", None)
+    return ask is None or bool(ask(stream))
+
+
+def layer_clock(flavour: str) -> Any:
+    """An `IProfiler` that keeps name and milliseconds of each layer in `layers`."""
+    trt = load(flavour)
+
+    class Clock(trt.IProfiler):  # type: ignore[misc, name-defined]
+        """Keeps what it is told."""
+
+        def __init__(self) -> None:
+            trt.IProfiler.__init__(self)
+            self.layers: list[tuple[str, float]] = []
+
+        def report_layer_time(self, layer_name: str, ms: float) -> None:
+            self.layers.append((layer_name, ms))
+
+    return Clock()

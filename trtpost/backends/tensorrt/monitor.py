@@ -1,7 +1,8 @@
 """A build under way: how far it is, and stopping it.
 
-TensorRT builds in one native call that may take many minutes. It runs in a thread of its own, so that Ctrl-C reaches
-the main thread at once; TensorRT asks between two steps whether it shall go on.
+TensorRT builds in native calls that may take many minutes. They run in a thread of their own, so that Ctrl-C reaches
+the main thread at once, and never a callback, where TensorRT would swallow it. Between two steps TensorRT asks whether
+it shall go on.
 """
 
 from __future__ import annotations
@@ -105,18 +106,23 @@ def monitor_of(trt: Any, phases: Phases) -> Any:
 
 
 def interruptible(work: Callable[[], T], stop: Callable[[], None]) -> T:
-    """Run `work` in a thread; an interrupt of this one calls `stop`, waits for the end of `work`, and goes on.
+    """Run `work` in a thread and wait for it.
+
+    An interrupt of this thread calls `stop` and is raised at once: `work` ends by itself when TensorRT asks the next
+    time, which may be seconds later. Its result is dropped.
 
     Raises:
         BaseException: what `work` raises, or the interrupt.
     """
-    with concurrent.futures.ThreadPoolExecutor(1, "tensorrt-build") as pool:
+    pool = concurrent.futures.ThreadPoolExecutor(1, "tensorrt-build")
+    try:
         future = pool.submit(work)
-        try:
-            while not future.done():
-                # by the tenth of a second: on Windows an endless wait is deaf to Ctrl-C
-                concurrent.futures.wait([future], timeout=0.1)
-        except BaseException:
-            stop()
-            raise
+        while not future.done():
+            # by the tenth of a second: on Windows an endless wait is deaf to Ctrl-C
+            concurrent.futures.wait([future], timeout=0.1)
         return future.result()
+    except BaseException:
+        stop()
+        raise
+    finally:
+        pool.shutdown(wait=False)

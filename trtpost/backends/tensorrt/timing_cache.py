@@ -36,12 +36,14 @@ def _set(config: Any, content: bytes, logger: Any) -> bool:
     return bool(config.set_timing_cache(cache, False))  # False: refuse what another GPU measured
 
 
-def save(config: Any, path: Path, warn: Callable[[str], None]) -> None:
-    """Write what the builder knows now; a plan is too dear to be lost because this fails."""
+def content_of(config: Any) -> bytes:
+    """What the builder knows after a build."""
     cache = config.get_timing_cache()
-    if cache is None:
-        return
-    content = bytes(cache.serialize())
+    return bytes(cache.serialize()) if cache is not None else b""
+
+
+def save(content: bytes, path: Path, warn: Callable[[str], None]) -> None:
+    """Write the file, whole or not at all; a plan is too dear to be lost because this fails."""
     try:
         write_whole(path, lambda file: file.write(content), BackendError)
     except BackendError as error:
