@@ -41,6 +41,12 @@ test-asan: setup ## test the kernels under AddressSanitizer and UndefinedBehavio
 plugins: setup ## compile the CUDA kernels to the PTX that the package carries
 	@$(BIN)/python scripts/compile_cuda.py
 
+.PHONY: test-standin
+test-standin: setup ## test the GPU runtime on a stand-in GPU, with the real pycuda
+	@echo "== building the stand-in GPU"
+	@$(BIN)/python tests/standin/build.py
+	@$(BIN)/python -m pytest tests/standin
+
 .PHONY: bench
 bench: setup ## logits to mask: ours against everything people use
 	@$(BIN)/trtpost bench post
@@ -49,6 +55,7 @@ bench: setup ## logits to mask: ours against everything people use
 lint: setup ## check style and types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/python scripts/tensorrt_stubs.py
 	@$(BIN)/mypy
 
 .PHONY: models

@@ -116,9 +116,13 @@ def pop_contexts() -> int:
     return depth
 
 
-def fail(function: str, code: int, after: int = 0) -> None:
-    """The call of a driver function after the next `after` ones returns `code` and does nothing, once."""
-    driver().standin_fail(function.encode(), after, code)
+def fail(function: str, code: int, after: int = 0, times: int = 1) -> None:
+    """The `times` calls of a driver function after the next `after` ones return `code` and do nothing.
+
+    pycuda collects garbage and tries again when an allocation fails: that takes two.
+    """
+    for one in range(after, after + times):
+        driver().standin_fail(function.encode(), one, code)
 
 
 def lose(code: int = ILLEGAL_ADDRESS) -> None:

@@ -55,6 +55,6 @@ def broken_capture(stream: int, mode: int = THREAD_LOCAL) -> Iterator[None]:
     assert not graph.value
 
 
-def record(event: int, stream: int) -> int:
-    """Record an event as a node of the graph being captured."""
-    return control.driver().cuEventRecordWithFlags(ctypes.c_void_p(event), ctypes.c_void_p(stream), EXTERNAL)
+def record(event: ctypes.c_void_p, stream: int) -> int:
+    """Record an event as a node of the graph being captured; pycuda hides the handles of its own events."""
+    return control.driver().cuEventRecordWithFlags(event, ctypes.c_void_p(stream), EXTERNAL)

@@ -27,7 +27,7 @@ typedef struct {
     unsigned long long captures, broken_captures;
 } Counts;
 
-// Forget mistakes, work, call counts, faults and a lost device; default device, driver and memory. What is alive stays
+// Forget mistakes, work, call counts, faults, captures and a lost device; default device, driver and memory. What is alive stays
 // alive and counted: objects that a test leaked may still be freed later.
 EXPORT void standin_reset(void);
 EXPORT void standin_counts(Counts *counts);

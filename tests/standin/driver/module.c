@@ -202,11 +202,13 @@ API cuModuleLoadData(CUmodule *module, const void *image) {
 }
 
 API cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned number, CUjit_option *options, void **values) {
-    ENTER(IN_CONTEXT | UNSAFE);
-    // Empty logs: callers read as many bytes as they are told there are.
-    for (unsigned i = 0; i < number; i++)
+    // Empty logs, whatever happens: callers read them after an error.
+    for (unsigned i = 0; i < number; i++) {
+        if (options[i] == CU_JIT_INFO_LOG_BUFFER || options[i] == CU_JIT_ERROR_LOG_BUFFER) *(char *)values[i] = 0;
         if (options[i] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES || options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
             values[i] = NULL;
+    }
+    ENTER(IN_CONTEXT | UNSAFE);
     return load(module, image);
 }
 
@@ -268,6 +270,13 @@ API cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int 
 API cuFuncSetCacheConfig(CUfunction function, CUfunc_cache config) {
     ENTER(IN_CONTEXT);
     (void)config;
+    return alive(FUNCTION, function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+// What cuLaunchKernel is given counts; pycuda still calls this before it.
+API cuFuncSetBlockShape(CUfunction function, int x, int y, int z) {
+    ENTER(IN_CONTEXT);
+    if (x < 1 || y < 1 || z < 1) return CUDA_ERROR_INVALID_VALUE;
     return alive(FUNCTION, function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 

@@ -47,13 +47,14 @@ static void count_call(const char *function) {
 }
 
 static CUresult take_fault(const char *function) {
+    CUresult code = CUDA_SUCCESS;
     for (int i = 0; i < MAX_FAULTS; i++) {
         if (!faults[i].name[0] || !same_function(function, faults[i].name)) continue;
         if (faults[i].after-- > 0) continue;
         faults[i].name[0] = 0;
-        return faults[i].code;
+        code = faults[i].code;
     }
-    return CUDA_SUCCESS;
+    return code;
 }
 
 CUresult enter(const char *function, int rules) {
@@ -153,6 +154,7 @@ int end_handle(Kind kind, void *handle) {
 
 void standin_reset(void) {
     pthread_mutex_lock(&lock);
+    for (Handle *stream = lists[STREAM]; stream; stream = stream->next) free_capture((Stream *)stream);
     memset(&counts.bad_frees, 0, sizeof counts - offsetof(Counts, bad_frees));
     for (int i = 0; i < MAX_NAMES; i++) calls[i].number = 0;
     memset(faults, 0, sizeof faults);
