@@ -182,14 +182,14 @@ def build(
         lowering=lowering,
         signature=signature,
         flavour=flavour,
-        precision=precision,
+        precision=precision,  # type: ignore[arg-type]
         calibration=calibration,
         min_agreement=min_agreement,
-        post=post_processing,
+        post=post_processing,  # type: ignore[arg-type]
         workspace=workspace,
         optimization_level=optimization_level,
         timing_cache=timing_cache,
-        hardware_compatibility=hardware_compatibility,
+        hardware_compatibility=hardware_compatibility,  # type: ignore[arg-type]
         compute_capabilities=tuple(compute_capabilities.split(",")) if compute_capabilities else (),
     )
     bundle = builder.build(model, output, options, progress=_progress(), force=force)
@@ -202,7 +202,9 @@ def infer(
     engine: Annotated[Path | None, typer.Option("--engine", "-e", help="bundle [the newest one here]")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="folder, or NAME.png for one photo")] = Path(),
     overlay: Annotated[bool, typer.Option("--overlay", help="write NAME.overlay.png too")] = False,
+    backend: Annotated[str, typer.Option(help="auto (the GPU if it can), tensorrt, onnxruntime")] = "auto",
     repeat: Annotated[int, typer.Option(min=1, help="run each photo N times; gives median and p95")] = 1,
+    profile: Annotated[bool, typer.Option("--profile", help="time each layer of the TensorRT plan")] = False,
     threads: Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
 ) -> None:
@@ -213,28 +215,33 @@ def infer(
     from trtpost.segment import Segmenter
 
     path = engine or newest_bundle(Path())
-    segmenter = Segmenter(load_bundle(path), threads=threads)
-    jobs = inference.plan_jobs(images, output, overlay=overlay)
-    warm_up = segmenter.warm_up()
-    with _bar(len(jobs), "photos", quiet=as_json) as advance:
-        outcomes = []
-        for job in jobs:
-            outcomes.append(inference.run(segmenter, job, repeat=repeat))
-            advance()
+    with Segmenter(load_bundle(path), backend=backend, threads=threads) as segmenter:
+        jobs = inference.plan_jobs(images, output, overlay=overlay)
+        warm_up = segmenter.warm_up()
+        layers = segmenter.profile(jobs[0].photo) if profile else []
+        with _bar(len(jobs), "photos", quiet=as_json) as advance:
+            outcomes, seconds = inference.run_all(segmenter, jobs, repeat=repeat, done=advance)
+        name, note, assumed = segmenter.engine, segmenter.note, segmenter.bundle.passport.normalization == ASSUMED
     if as_json:
-        print(inference.to_json(path, segmenter.engine, warm_up, outcomes))
+        print(inference.to_json(path, name, warm_up, outcomes, seconds, layers))
     else:
-        print(f"engine {path} on {segmenter.engine}; warm-up {warm_up:.1f} ms, not counted below")
-        if segmenter.bundle.passport.normalization == ASSUMED:
+        print(f"engine {path} on {name}; warm-up {warm_up:.1f} ms, not counted below")
+        if note:
+            print(f"not on the GPU: {note}")
+        if assumed:
             print("normalisation of the pixels was assumed when the engine was built: see trtpost inspect")
         done = [(one.job.photo.name, one.summary or one.timing) for one in outcomes if one.timing]
         if done:
             _console().print(report.timing_table(done))
+        if layers:
+            _console().print(report.layer_table(layers))
         for one in outcomes:
             if one.error is None:
                 print(one.describe())
             else:
                 print(f"trtpost: {one.error}", file=sys.stderr)
+        if len(done) > 1 and repeat == 1:
+            print(f"{len(done)} photos in {seconds:.2f} s: {len(done) / seconds:.1f} a second")
     if any(one.error for one in outcomes):
         raise typer.Exit(1)
 

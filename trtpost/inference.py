@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +19,9 @@ from trtpost.errors import TrtpostError, printable
 from trtpost.image import class_name, write_picture
 from trtpost.segment import Result, Segmenter
 from trtpost.timing import Stopwatch, Summary, Timing, summarize
+
+WORKERS = 3
+"""Photos on their way at once: one is read, one is in the engine, one is written."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +119,38 @@ def _distinct_names(photos: list[Path]) -> dict[Path, str]:
     return {photo: names[photo] for photo in photos}
 
 
+def run_all(
+    segmenter: Segmenter, jobs: Sequence[Job], *, repeat: int = 1, done: Callable[[], None] = lambda: None
+) -> tuple[list[Outcome], float]:
+    """Run all jobs: their outcomes in order, and the seconds that they took together.
+
+    While one photo is in the engine, the next is read and the last one written; unless each is run `repeat` times, to
+    be timed by itself.
+
+    Args:
+        segmenter: runs them.
+        jobs: what to run.
+        repeat: runs of each.
+        done: is called after each job.
+    """
+    start = time.perf_counter()
+
+    def work(job: Job) -> Outcome:
+        outcome = run(segmenter, job, repeat=repeat)
+        done()
+        return outcome
+
+    if repeat > 1 or len(jobs) == 1:
+        return [work(job) for job in jobs], time.perf_counter() - start
+    with ThreadPoolExecutor(WORKERS) as pool:
+        futures = [pool.submit(work, job) for job in jobs]
+        try:
+            return [future.result() for future in futures], time.perf_counter() - start
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
 def run(segmenter: Segmenter, job: Job, *, repeat: int) -> Outcome:
     """Run one job, `repeat` times; a fault that the user can mend becomes part of the outcome."""
     try:
@@ -145,15 +182,24 @@ def _run_once(segmenter: Segmenter, job: Job) -> tuple[Result, Timing]:
     return result, result.timing.with_stage("encode", watch.timing.encode)
 
 
-def to_json(bundle: Path, engine: str, warm_up: float, outcomes: Sequence[Outcome]) -> str:
-    """All outcomes for programs; times in milliseconds."""
+def to_json(
+    bundle: Path,
+    engine: str,
+    warm_up: float,
+    outcomes: Sequence[Outcome],
+    seconds: float,
+    layers: Sequence[tuple[str, float]],
+) -> str:
+    """All outcomes for programs; times in milliseconds, but `seconds` of everything."""
     return json.dumps(
         {
             "bundle": str(bundle),
             "engine": engine,
             "warm_up_ms": round(warm_up, 3),
+            "seconds": round(seconds, 3),
             "photos": [_entry(outcome) for outcome in outcomes],
-        },
+        }
+        | ({"layers": [{"name": name, "ms": round(ms, 4)} for name, ms in layers]} if layers else {}),
         indent=2,
         ensure_ascii=False,
     )

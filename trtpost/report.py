@@ -26,26 +26,69 @@ POSTS = {
 }
 
 
-def timing_table(rows: Sequence[tuple[str, Timing | Summary]]) -> Table:
-    """Stages of one or more photos, in milliseconds; for repeated runs median and 95th percentile."""
+def timing_table(rows: Sequence[tuple[str, Timing | Summary]]) -> Group:
+    """Stages of one or more photos, in milliseconds; for repeated runs median and 95th percentile.
+
+    A GPU adds its copies, and a line on how fast they were.
+    """
+    single = [timing.median if isinstance(timing, Summary) else timing for _, timing in rows]
+    on_gpu = any(timing.uploaded for timing in single)
+    stages = [stage for stage in STAGE_NAMES if on_gpu or stage not in ("upload", "download")]
     repeated = any(isinstance(timing, Summary) for _, timing in rows)
     table = Table(title="milliseconds", title_justify="left", box=None, pad_edge=False)
     table.add_column("photo", overflow="fold")
     if repeated:
         table.add_column("", no_wrap=True)
-    for name in (*STAGE_NAMES.values(), "total"):
+    for name in (*(STAGE_NAMES[stage] for stage in stages), "total"):
         table.add_column(name, justify="right")
     for name, timing in rows:
         if isinstance(timing, Summary):
-            table.add_row(escape(name), f"median of {timing.count}", *_milliseconds(timing.median))
-            table.add_row("", "p95", *_milliseconds(timing.p95))
+            table.add_row(escape(name), f"median of {timing.count}", *_milliseconds(timing.median, stages))
+            table.add_row("", "p95", *_milliseconds(timing.p95, stages))
         else:
-            table.add_row(escape(name), *([""] if repeated else []), *_milliseconds(timing))
-    return table
+            table.add_row(escape(name), *([""] if repeated else []), *_milliseconds(timing, stages))
+    notes = [f"copies of {escape(rows[0][0])}: {single[0].copies}"] if single[0].copies else []
+    if on_gpu and not single[0].argmax_resize:
+        notes.append("ArgMax and resize are layers of the plan, counted under network: --profile tells them apart")
+    return Group(table, *notes)
 
 
-def _milliseconds(timing: Timing) -> list[str]:
-    return [f"{getattr(timing, stage):.2f}" for stage in STAGE_NAMES] + [f"{timing.total:.2f}"]
+def _milliseconds(timing: Timing, stages: Sequence[str]) -> list[str]:
+    return [f"{getattr(timing, stage):.2f}" for stage in stages] + [f"{timing.total:.2f}"]
+
+
+LAYERS_SHOWN = 15
+
+
+def layer_table(layers: Sequence[tuple[str, float]]) -> Group:
+    """The slowest layers of a TensorRT plan, and what preprocessing, network and post-processing take together."""
+    whole = sum(milliseconds for _, milliseconds in layers) or 1.0
+    table = Table(title="layers of the plan", title_justify="left", box=None, pad_edge=False)
+    table.add_column("layer", overflow="fold")
+    for name in ("ms", "share"):
+        table.add_column(name, justify="right")
+    slowest = sorted(layers, key=lambda layer: -layer[1])[:LAYERS_SHOWN]
+    for name, milliseconds in slowest:
+        table.add_row(escape(name), f"{milliseconds:.3f}", f"{milliseconds / whole:.1%}")
+    if len(layers) > len(slowest):
+        rest = whole - sum(milliseconds for _, milliseconds in slowest)
+        table.add_row(f"{len(layers) - len(slowest)} more", f"{rest:.3f}", f"{rest / whole:.1%}")
+    sums = ", ".join(f"{name} {milliseconds:.3f} ms" for name, milliseconds in parts_of(layers).items())
+    return Group(table, f"together: {sums}")
+
+
+def parts_of(layers: Sequence[tuple[str, float]]) -> dict[str, float]:
+    """Milliseconds of preprocessing, network, post-processing, and of layers that TensorRT fused across these."""
+    sums: dict[str, float] = {}
+    for name, milliseconds in layers:
+        stages = [stage for prefix, stage in _PARTS.items() if prefix in name]
+        part = stages[0] if len(stages) == 1 else " and ".join(stages) if stages else "network"
+        sums[part] = sums.get(part, 0.0) + milliseconds
+    return sums
+
+
+_PARTS = {"pre/": "preprocessing", "network/": "network", "post/": "post-processing"}
+"""Prefix of a layer's name to the part of the graph that it comes from."""
 
 
 def facts_text(facts: Sequence[tuple[str, str]]) -> str:

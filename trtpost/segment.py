@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from trtpost.backends.onnxruntime import OnnxRuntimeEngine
+from trtpost.backends.choice import choose
+from trtpost.backends.tensorrt.run import TensorRTEngine
 from trtpost.bundle import Bundle, load_bundle
-from trtpost.errors import ImageError
+from trtpost.errors import BackendError, ImageError, SpecError
 from trtpost.image import Photo, check_photo, overlay, palette, read_photo, write_mask
 from trtpost.letterbox import letterboxed
 from trtpost.resample import bilinear
@@ -53,24 +54,38 @@ class Result:
 
 
 class Segmenter:
-    """Runs an engine bundle.
+    """Runs an engine bundle; one may be used from several threads.
 
     Args:
         bundle: a `Bundle`, the path of one, or of a baked `.onnx` file.
+        backend: `tensorrt` (the plan, on the GPU), `onnxruntime` (the baked graph, on the CPU), or `auto`: the GPU
+            where there is one that can run the plan.
         threads: CPU threads; None leaves the choice to the runtime.
 
     Raises:
         TrtpostError: the bundle cannot be read or run.
     """
 
-    def __init__(self, bundle: Bundle | str | Path, *, threads: int | None = None) -> None:
+    def __init__(self, bundle: Bundle | str | Path, *, backend: str = "auto", threads: int | None = None) -> None:
         self.bundle = bundle if isinstance(bundle, Bundle) else load_bundle(Path(bundle))
-        self._engine = OnnxRuntimeEngine(self.bundle, threads)
+        self._engine, self.note = choose(self.bundle, backend, threads)
+        self._closed = False
 
     @property
     def engine(self) -> str:
         """What runs the bundle, for people."""
         return self._engine.name
+
+    def close(self) -> None:
+        """Free the engine and its memory; later calls are refused."""
+        self._closed = True
+        self._engine.close()
+
+    def __enter__(self) -> Segmenter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __call__(self, photo: PhotoLike) -> Result:
         """Segment one photo.
@@ -96,6 +111,18 @@ class Segmenter:
         with watch("network"):
             self(np.zeros((*size, 3), np.uint8))
         return watch.timing.total
+
+    def profile(self, photo: PhotoLike) -> list[tuple[str, float]]:
+        """Name and milliseconds of each layer of the TensorRT plan, in their order, for one photo.
+
+        Raises:
+            ImageError: the photo cannot be read, or does not fit the engine.
+            SpecError: the engine is not a TensorRT plan.
+        """
+        if not isinstance(self._engine, TensorRTEngine):
+            raise SpecError(f"layers are timed by TensorRT, but this bundle runs on {self.engine}")
+        array, _ = self._decode(photo)
+        return self._engine.profile(self._batch([array]), (array.shape[0], array.shape[1]))
 
     def _decode(self, photo: PhotoLike) -> tuple[Photo, Timing]:
         watch = Stopwatch()
@@ -126,29 +153,24 @@ class Segmenter:
         return results
 
     def _run_batch(self, photos: list[tuple[Photo, Timing]]) -> list[Result]:
-        passport, watch = self.bundle.passport, Stopwatch()
-        fixed = passport.located.batch
+        if self._closed:
+            raise BackendError("the segmenter is closed: make a new one")
+        watch = Stopwatch()
         with watch("preprocess"):
-            pixels = np.stack([self._pixels(photo) for photo, _ in photos])
-            if fixed > len(photos):
-                pixels = np.concatenate([pixels, np.repeat(pixels[-1:], fixed - len(photos), axis=0)])
+            pixels = self._batch([photo for photo, _ in photos])
         height, width = photos[0][0].shape[:2]
         masks = self._engine.run(pixels, (height, width), watch)
-        share = watch.timing
+        share = watch.timing.share(len(photos))
         return [
-            Result(
-                mask=mask,
-                photo=photo,
-                classes=passport.classes,
-                timing=replace(
-                    timing,
-                    preprocess=share.preprocess / len(photos),
-                    network=share.network / len(photos),
-                    argmax_resize=share.argmax_resize / len(photos),
-                ),
-            )
+            Result(mask, photo, self.bundle.passport.classes, replace(share, decode=timing.decode))
             for (photo, timing), mask in zip(photos, masks, strict=False)
         ]
+
+    def _batch(self, photos: list[Photo]) -> NDArray[np.uint8]:
+        """Photos of one size as the engine takes them, uint8 [N, h, w, C]; a fixed batch is filled with the last."""
+        pixels = np.stack([self._pixels(photo) for photo in photos])
+        missing = self.bundle.passport.located.batch - len(photos)
+        return np.concatenate([pixels, np.repeat(pixels[-1:], missing, axis=0)]) if missing > 0 else pixels
 
     def _pixels(self, photo: Photo) -> NDArray[np.uint8]:
         """The photo as the engine takes it: at network resolution, or whole with size `image`."""

@@ -87,6 +87,11 @@ class OnnxRuntimeEngine:
         with self._buffer(len(pixels)) as buffer:
             return np.array(self._logits(pixels, buffer))
 
+    def close(self) -> None:
+        """Free the sessions and their memory."""
+        self._network = self._mask = None
+        self._free.clear()
+
     def _region(self, size: tuple[int, int]) -> Region | None:
         """The part of the logits that holds a photo of this size; None: all."""
         if self._pre.fit == "stretch":

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import onnx
 
 from trtpost.backends.tensorrt import timing_cache
 from trtpost.backends.tensorrt.append import append_postprocess
-from trtpost.backends.tensorrt.flavour import FLAVOURS, configure, logger_of, strongly_typed, targets
+from trtpost.backends.tensorrt.flavour import configure, load, logger_of, strongly_typed, targets
 from trtpost.backends.tensorrt.monitor import Phases, interruptible, monitor_of
 from trtpost.backends.tensorrt.settings import Settings
 from trtpost.bundle import Plan
@@ -20,9 +20,11 @@ from trtpost.graph.bake import split
 from trtpost.graph.postprocess import spatial
 from trtpost.graph.quantization import is_asymmetric, with_float_quantization
 from trtpost.letterbox import region_of
-from trtpost.packages import require
 from trtpost.progress import Step
 from trtpost.spec import Post, Pre
+
+if TYPE_CHECKING:
+    import tensorrt as trt
 
 COMPUTE_LAYERS = ("CONVOLUTION", "DECONVOLUTION", "MATRIX_MULTIPLY", "EINSUM")
 """Layers that do the network's arithmetic; what lies between them runs in the type that they leave."""
@@ -115,7 +117,10 @@ def _build(
     warn: Callable[[str], None],
 ) -> tuple[bytes, Plan, bytes]:
     """The plan, what is to be known of it, and the content of the timing cache."""
-    trt = require(flavour, FLAVOURS[flavour], "building a TensorRT plan")
+    if TYPE_CHECKING:
+        import tensorrt as trt
+    else:
+        trt = load(flavour)
     logger = logger_of(flavour)
     logger.clear()
     builder = trt.Builder(logger)
@@ -162,7 +167,7 @@ def _build(
     return bytes(plan), facts, timing_cache.content_of(config) if settings.timing_cache is not None else b""
 
 
-def _append_plugin(network: Any, pre: Pre, post: Post) -> None:
+def _append_plugin(network: trt.INetworkDefinition, pre: Pre, post: Post) -> None:
     """Make the mask of a network that ends in logits with our plugin; sizes become inputs as in the baked graph."""
     logits, image = network.get_output(0), network.get_input(0)
     network.unmark_output(logits)
@@ -174,7 +179,7 @@ def _append_plugin(network: Any, pre: Pre, post: Post) -> None:
     )
 
 
-def precisions_of(layers: list[Any]) -> dict[str, int]:
+def precisions_of(layers: list[trt.ILayer]) -> dict[str, int]:
     """Number of compute layers in each precision that they really compute in, the commonest first.
 
     Args:
@@ -185,7 +190,7 @@ def precisions_of(layers: list[Any]) -> dict[str, int]:
     return dict(found.most_common())
 
 
-def _precision(layer: Any, producers: dict[str, Any]) -> str:
+def _precision(layer: trt.ILayer, producers: dict[str, trt.ILayer]) -> str:
     """What a layer computes in: the type of its inputs, or, where all are dequantised, the type before that."""
     operands = [layer.get_input(index) for index in range(min(layer.num_inputs, 2))]  # the third is a bias
     quantized = {_quantized(producers.get(operand.name)) for operand in operands if operand is not None}
@@ -194,7 +199,7 @@ def _precision(layer: Any, producers: dict[str, Any]) -> str:
     return _PRECISIONS.get(kind, kind.lower())
 
 
-def _quantized(producer: Any) -> str | None:
+def _quantized(producer: trt.ILayer | None) -> str | None:
     """Type of the integers that a layer dequantises; None where it does something else."""
     if producer is None or producer.type.name != "DEQUANTIZE":
         return None
@@ -249,7 +254,7 @@ def _filled(shape: tuple[int, ...], batch: int, size: tuple[int, int]) -> tuple[
     return tuple(dim if dim >= 0 else known for dim, known in zip(shape, (batch, *size, shape[3]), strict=True))
 
 
-def _optimization_profile(builder: Any, ranges: dict[str, Range]) -> Any:
+def _optimization_profile(builder: trt.Builder, ranges: dict[str, Range]) -> trt.IOptimizationProfile:
     result = builder.create_optimization_profile()
     for name, one in ranges.items():
         set_range = result.set_shape_input if one.is_value else result.set_shape
@@ -257,7 +262,7 @@ def _optimization_profile(builder: Any, ranges: dict[str, Range]) -> Any:
     return result
 
 
-def _parser_errors(parser: Any, flavour: str) -> str:
+def _parser_errors(parser: trt.OnnxParser, flavour: str) -> str:
     """All that the parser does not take: the first in full, of the others the operators."""
     errors = [parser.get_error(index) for index in range(parser.num_errors)]
     if not errors:

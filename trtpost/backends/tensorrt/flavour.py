@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trtpost import cuda
 from trtpost.backends.tensorrt.settings import COMPATIBILITIES, Settings
@@ -180,9 +180,12 @@ def targets(flavour: str, settings: Settings) -> tuple[str, ...]:
 @cache
 def logger_of(flavour: str) -> Any:
     """One logger a process: TensorRT keeps the first that it is given and ignores the others."""
-    trt = require(flavour, FLAVOURS[flavour], "TensorRT")
+    if TYPE_CHECKING:
+        import tensorrt as trt
+    else:
+        trt = load(flavour)
 
-    class Collector(trt.ILogger):  # type: ignore[misc, name-defined]
+    class Collector(trt.ILogger):
         """Keeps warnings and errors for our own messages; prints nothing."""
 
         def __init__(self) -> None:
@@ -300,9 +303,12 @@ def is_capturable(context: Any, stream: int) -> bool:
 
 def layer_clock(flavour: str) -> Any:
     """An `IProfiler` that keeps name and milliseconds of each layer in `layers`."""
-    trt = load(flavour)
+    if TYPE_CHECKING:
+        import tensorrt as trt
+    else:
+        trt = load(flavour)
 
-    class Clock(trt.IProfiler):  # type: ignore[misc, name-defined]
+    class Clock(trt.IProfiler):
         """Keeps what it is told."""
 
         def __init__(self) -> None:

@@ -93,7 +93,7 @@ class Phases:
 def monitor_of(trt: Any, phases: Phases) -> Any:
     """`phases` as TensorRT takes them."""
 
-    class Monitor(trt.IProgressMonitor):  # type: ignore[misc]
+    class Monitor(trt.IProgressMonitor):  # type: ignore[misc]  # a class of whichever flavour the caller has loaded
         """Passes every call on."""
 
         def __init__(self) -> None:

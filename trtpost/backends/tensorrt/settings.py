@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
+from trtpost.bundle import Compatibility, Place
 from trtpost.errors import SpecError
+from trtpost.graph.reduce import PRECISIONS, Precision
 
-PRECISIONS = ("fp32", "fp16", "bf16", "int8")
-
-POSTS = ("native", "kernel", "plugin")
-
-COMPATIBILITIES = {"none": "NONE", "ampere+": "AMPERE_PLUS", "same": "SAME_COMPUTE_CAPABILITY"}
+COMPATIBILITIES: dict[Compatibility, str] = {
+    "none": "NONE",
+    "ampere+": "AMPERE_PLUS",
+    "same": "SAME_COMPUTE_CAPABILITY",
+}
 """Our name to the member of TensorRT's `HardwareCompatibilityLevel`."""
 
 MAX_LEVEL = 5
@@ -33,18 +36,18 @@ class Settings:
         compute_capabilities: to compile for, such as `8.9`; empty: the flavour's default.
     """
 
-    precision: str = "fp32"
-    post: str = "native"
+    precision: Precision = "fp32"
+    post: Place = "native"
     workspace: int | None = None
     optimization_level: int | None = None
     timing_cache: Path | None = None
-    hardware_compatibility: str = "none"
+    hardware_compatibility: Compatibility = "none"
     compute_capabilities: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, value, allowed in (
             ("precision", self.precision, PRECISIONS),
-            ("post", self.post, POSTS),
+            ("post", self.post, get_args(Place)),
             ("hardware compatibility", self.hardware_compatibility, tuple(COMPATIBILITIES)),
         ):
             if value not in allowed:

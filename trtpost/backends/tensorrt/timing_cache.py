@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trtpost.errors import BackendError, reason
 from trtpost.files import write_whole
 
+if TYPE_CHECKING:
+    import tensorrt as trt
 
-def attach(config: Any, path: Path, logger: Any, warn: Callable[[str], None]) -> None:
+
+def attach(config: trt.IBuilderConfig, path: Path, logger: Any, warn: Callable[[str], None]) -> None:
     """Give the builder what is in the file, or an empty cache; a file that it cannot use is ignored with a warning."""
     try:
         content = path.read_bytes() if path.exists() else b""
@@ -27,7 +30,7 @@ def attach(config: Any, path: Path, logger: Any, warn: Callable[[str], None]) ->
         _set(config, b"", logger)
 
 
-def _set(config: Any, content: bytes, logger: Any) -> bool:
+def _set(config: trt.IBuilderConfig, content: bytes, logger: Any) -> bool:
     """True where the builder takes the cache; one that it cannot read it replaces by an empty one, and only warns."""
     logger.clear()
     cache = config.create_timing_cache(content)
@@ -36,7 +39,7 @@ def _set(config: Any, content: bytes, logger: Any) -> bool:
     return bool(config.set_timing_cache(cache, False))  # False: refuse what another GPU measured
 
 
-def content_of(config: Any) -> bytes:
+def content_of(config: trt.IBuilderConfig) -> bytes:
     """What the builder knows after a build."""
     cache = config.get_timing_cache()
     return bytes(cache.serialize()) if cache is not None else b""

@@ -1,0 +1,66 @@
+"""Which runtime runs a bundle here: the GPU where there is one that can run the plan, otherwise ONNX Runtime."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtpost.backends.onnxruntime import OnnxRuntimeEngine
+from trtpost.backends.tensorrt.obstacle import obstacle, this_machine
+from trtpost.backends.tensorrt.run import TensorRTEngine
+from trtpost.bundle import Bundle
+from trtpost.errors import BackendError, SpecError
+from trtpost.timing import Stopwatch
+
+BACKENDS = ("auto", "tensorrt", "onnxruntime")
+
+
+class Engine(Protocol):
+    """What every runtime offers."""
+
+    name: str
+
+    def run(self, pixels: NDArray[np.uint8], size: tuple[int, int], watch: Stopwatch) -> NDArray[Any]:
+        """Pixels uint8 [N, h, w, C] (any h, w with size `image`) to masks [N, H, W] of photos of the given size."""
+
+    def close(self) -> None:
+        """Free everything."""
+
+
+class Choice(NamedTuple):
+    """An engine, and a sentence on why it is not the GPU, where one would expect that."""
+
+    engine: Engine
+    note: str | None
+
+
+def choose(bundle: Bundle, backend: str = "auto", threads: int | None = None) -> Choice:
+    """Load a bundle.
+
+    Args:
+        bundle: what to run.
+        backend: `tensorrt`, `onnxruntime`, or `auto`: the first of them that can.
+        threads: CPU threads; None: all cores.
+
+    Raises:
+        BackendError: the backend cannot run the bundle; the message says why.
+        SpecError: there is no such backend.
+    """
+    if backend not in BACKENDS:
+        raise SpecError(f"backend must be one of {', '.join(BACKENDS)}, not '{backend}'")
+    if backend == "tensorrt":
+        return Choice(TensorRTEngine(bundle), None)
+    note = None
+    if backend == "auto" and bundle.plan is not None:
+        machine = this_machine()
+        note = obstacle(bundle, machine)
+        if note is None:
+            try:
+                return Choice(TensorRTEngine(bundle), None)
+            except BackendError as error:
+                note = str(error)
+        elif machine.driver is None or not machine.driver.devices:
+            note = None  # no GPU, nothing to explain
+    return Choice(OnnxRuntimeEngine(bundle, threads), note)
