@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from trtpost.graph.postprocess import size_inputs
 from trtpost.letterbox import Region
 from trtpost.spec import Post
 from trtpost.timing import Stopwatch
+
+if TYPE_CHECKING:
+    import tensorrt as trt
 
 GRAPHS = 8
 """Shapes of a lane that have a graph."""
@@ -71,7 +74,7 @@ class Job:
 class Shared:
     """What all lanes of an engine share: TensorRT's objects, and the kernel where the plan ends in logits."""
 
-    def __init__(self, flavour: str, runtime: Any, engine: Any, passport: Passport) -> None:
+    def __init__(self, flavour: str, runtime: trt.Runtime, engine: trt.ICudaEngine, passport: Passport) -> None:
         self.flavour, self.passport = flavour, passport
         self.names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
         (self.output,) = (name for name in self.names if engine.get_tensor_mode(name).name == "OUTPUT")
@@ -84,7 +87,8 @@ class Shared:
         if self.ends_in_logits:
             name = kernels.kernel_name(passport.post, self.types[self.output])
             self.kernel = cuda.Kernel(kernels.ptx(), name, _KERNEL_ARGUMENTS)
-        self._engine, self._runtime = engine, runtime
+        self._engine: trt.ICudaEngine | None = engine
+        self._runtime: trt.Runtime | None = runtime
 
     def close(self) -> None:
         """Free it, after all lanes: TensorRT wants contexts, engine and runtime freed in this order."""
@@ -99,7 +103,7 @@ class Shared:
 class _Recorded:
     """An execution context that nothing changes any more, and the graph that was recorded from it."""
 
-    context: Any
+    context: trt.IExecutionContext
     graph: cuda.Graph
 
 
@@ -204,7 +208,7 @@ class Lane:
     def _mask_type(self) -> np.dtype[Any]:
         return np.dtype(np.int32 if self._shared.passport.post.wide else np.uint8)
 
-    def _prepare(self, context: Any, uploads: dict[str, tuple[int, ...]]) -> None:
+    def _prepare(self, context: trt.IExecutionContext, uploads: dict[str, tuple[int, ...]]) -> None:
         """Addresses, shapes and scratch memory of a context.
 
         Raises:
@@ -230,7 +234,7 @@ class Lane:
 
     # ---- work --------------------------------------------------------------------------------------------------------
 
-    def _queue(self, context: Any, job: Job, uploads: Iterable[str]) -> None:
+    def _queue(self, context: trt.IExecutionContext, job: Job, uploads: Iterable[str]) -> None:
         """Everything from page-locked pixels to page-locked masks, on the stream."""
         shared, stream, logger = self._shared, self._stream, logger_of(self._shared.flavour)
         stream.mark(START)
@@ -267,7 +271,7 @@ class Lane:
         watch.copied(sum(self._buffers[name].host.nbytes for name in uploads), masks.nbytes)
         return np.array(masks.view(self._mask_type).reshape(len(job.pixels), *job.size))
 
-    def _record(self, context: Any, job: Job, uploads: Iterable[str]) -> None:
+    def _record(self, context: trt.IExecutionContext, job: Job, uploads: Iterable[str]) -> None:
         """Record the job's graph from a context that has run it once, as TensorRT wants it."""
         if not is_capturable(context, self._stream.handle):
             self._capturable = False
