@@ -158,6 +158,11 @@ def split(baked: onnx.ModelProto) -> tuple[onnx.ModelProto, onnx.ModelProto]:
     return network, mask
 
 
+def source_name(name: str) -> str:
+    """A tensor's name in the source model, for messages: without `NETWORK`."""
+    return name.removeprefix(NETWORK)
+
+
 def seam(baked: onnx.ModelProto) -> onnx.NodeProto:
     """The `ArgMaxResize` node of a baked graph.
 

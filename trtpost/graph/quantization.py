@@ -32,6 +32,9 @@ def with_float_quantization(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     graph = gs.import_onnx(model)
     outputs = {id(value) for value in graph.outputs}
+    for value in graph.inputs:
+        if value.dtype in (np.uint8, np.int8):
+            _cast_input(graph, value)
     for node in list(graph.nodes):
         if node.op == "DequantizeLinear":
             _dequantize(graph, node)
@@ -44,16 +47,22 @@ def with_float_quantization(model: onnx.ModelProto) -> onnx.ModelProto:
     return onnx.shape_inference.infer_shapes(gs.export_onnx(graph, do_type_check=False))
 
 
+def _cast_input(graph: gs.Graph, pixels: gs.Variable) -> None:
+    """Quantised pixels as float32, for whatever takes them as they are."""
+    consumers = [node for node in pixels.outputs if node.op not in ("Cast", "Shape")]
+    floats = gs.Variable(f"{pixels.name}/float", np.float32, pixels.shape)
+    for node in consumers:
+        node.inputs = [floats if value is pixels else value for value in node.inputs]
+    if consumers:
+        attrs = {"to": onnx.TensorProto.FLOAT}
+        graph.nodes.append(gs.Node("Cast", floats.name, attrs=attrs, inputs=[pixels], outputs=[floats]))
+
+
 def _dequantize(graph: gs.Graph, node: gs.Node) -> None:
     """`(x - zero_point) * scale`, at once for a constant."""
     quantized, scale, zero, _ = _operands(node)
     result = node.outputs[0]
     node.outputs.clear()
-    if any(quantized is value for value in graph.inputs):
-        pixels, quantized = quantized, gs.Variable(f"{quantized.name}/float", np.float32)
-        graph.nodes.append(
-            gs.Node("Cast", quantized.name, attrs={"to": onnx.TensorProto.FLOAT}, inputs=[pixels], outputs=[quantized])
-        )
     if isinstance(quantized, gs.Constant):
         values = (quantized.values.astype(np.float32) - zero) * scale
         constant = gs.Constant(f"{result.name}/float", values.astype(np.float32))
