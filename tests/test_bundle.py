@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 
 import onnx
 import pytest
@@ -50,6 +51,9 @@ def test_missing_and_edited_files(bundle):
         load_bundle(bundle.path / "nothing")
 
 
+PLAN = {"flavour": "tensorrt", "version": "11", "target": ["8.9"], "layers": {}, "precisions": {"fp16": 1}}
+
+
 def edit(**changes):
     def change(values):
         values.update(changes)
@@ -72,6 +76,8 @@ def edit(**changes):
         (edit(source="other.onnx"), "not the passport that was built"),
         (edit(max_batch="8"), "max_batch"),
         (edit(plan={"flavour": "x"}), "damaged"),
+        (edit(plan={**PLAN, "post": "x"}), r"plan\.post"),
+        (edit(plan={**PLAN, "precisions": {"fp16": "all"}}), r"plan\.precisions"),
         (lambda values: values.pop("located"), "damaged"),
     ],
 )
@@ -162,3 +168,18 @@ def test_an_unwritable_place_leaves_nothing(tmp_path):
 def test_metadata_hold_no_more_than_the_passport(bundle):
     model = onnx.load(bundle.model)
     assert [entry.key for entry in model.metadata_props] == ["trtpost.passport"]
+
+
+def test_a_name_that_says_what_a_plan_is(bundle):
+    passport = bundle.passport
+    whole = json.loads(passport.to_name(4095))["trtpost"]
+    assert whole["classes"] == list(passport.classes)
+    assert whole["request"] == passport.request
+    long = replace(passport, classes=tuple(f"class\u00e4 {index}" for index in range(500)))
+    name = long.to_name(4095)
+    assert len(name.encode()) <= 4095
+    short = json.loads(name)["trtpost"]
+    assert (short["class_count"], short["version"]) == (500, passport.version)
+    assert short["post"]["resize"] == "nearest"
+    assert short["classes_sha256"] != json.loads(passport.to_name(1500))["trtpost"].get("classes_sha256")
+    assert json.loads(passport.to_name(10))["trtpost"]["request"] == passport.request

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from nets import nchw, net, save
+from conftest import package
+from nets import kernel, nchw, net, save
 from PIL import Image
 
 
@@ -168,6 +171,15 @@ def test_inspect_and_doctor(place):
         ("build net.onnx --labels blank.txt", "blank.txt holds no class names"),
         (f"build {'x' * 300}.onnx", "cannot be read"),
         (f"infer {'x' * 300}.jpg", "cannot be read"),
+        ("build net.onnx --precision int8", "--calibration"),
+        ("build net.onnx --precision int8 --calibration nowhere", "nowhere is not a folder"),
+        ("build net.onnx --precision fp8", "precision must be one of fp32, fp16, bf16, int8"),
+        ("build net.onnx --min-agreement 0.9", "precision fp32 leaves the model as it is"),
+        ("build net.onnx --precision fp16 --min-agreement 90", "min agreement must be from 0 to 1"),
+        ("build net.onnx --flavour none --post kernel", "flavour none builds no TensorRT plan"),
+        ("build net.onnx --flavour tensorrt_rtx --timing-cache t", "tensorrt_rtx measures nothing"),
+        ("build net.onnx --flavour tensorrt_rtx --post plugin", "use --post kernel"),
+        ("build net.onnx --compute-capabilities 8", "such as 8.9, not '8'"),
         ("inspect missing", "no such"),
         ("inspect .", "not an engine bundle"),
     ],
@@ -202,3 +214,62 @@ def test_a_damaged_bundle_is_refused(place):
     assert done.returncode == 1
     assert "not the file that was built" in done.stderr
     assert not (place / "a.mask.png").exists()
+
+
+@pytest.fixture
+def deep(tmp_path):
+    """A model of 300 layers, which TensorRT for RTX takes two seconds to build."""
+    package("tensorrt_rtx")
+    layers = [f"c{i} = Conv <pads = [1, 1, 1, 1]> (x{i}, w)\n x{i + 1} = Sigmoid (c{i})" for i in range(300)]
+    model = net(
+        "\n".join(["x0 = Conv (image, first)", *layers, "logits = Conv (x300, last)"]),
+        "float[1,3,64,96] image",
+        "float[1,4,64,96] logits",
+        first=kernel(16),
+        last=kernel(4, 16),
+        w=np.full((16, 16, 3, 3), 0.01, np.float32),
+    )
+    save(model, tmp_path / "deep.onnx")
+    return tmp_path
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
+@pytest.mark.parametrize(
+    ("number", "says"), [(signal.SIGINT, "trtpost: interrupted\n"), (signal.SIGTERM, "")], ids=["Ctrl-C", "kill"]
+)
+def test_a_build_can_be_stopped_and_leaves_nothing(deep, number, says):
+    # a shell that starts this in the background makes children ignore Ctrl-C
+    start = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from trtpost.cli import main; main()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-c", start, "build", "deep.onnx", "--flavour", "tensorrt_rtx"],
+        cwd=deep,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        for line in process.stdout:
+            if line.startswith("warning"):  # the line before the build
+                break
+        time.sleep(0.5)
+        sent = time.perf_counter()
+        process.send_signal(number)
+        output, errors = process.communicate(timeout=30)
+        assert time.perf_counter() - sent < 1
+    assert process.returncode == 128 + number
+    assert errors == says
+    assert output == ""  # neither the build's line nor the bundle's
+    assert files(deep) == ["deep.onnx"]
+
+
+def test_inspect_shows_what_a_plan_computes_in(place):
+    package("tensorrt_rtx")
+    done = trtpost("build", "net.onnx", "--flavour", "tensorrt_rtx", "--post", "kernel", cwd=place)
+    assert done.returncode == 0, done.stderr
+    assert "compute layers: 1 in fp32" in done.stdout
+    shown = trtpost("inspect", "net.trtpost", cwd=place).stdout
+    assert "compute layers: 1 in fp32" in shown
+    assert "it ends in logits, our kernel makes the mask" in shown
+    assert "precision  as in the source model" in shown

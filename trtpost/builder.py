@@ -15,12 +15,24 @@ from trtpost import __version__
 from trtpost.backends.tensorrt import flavour as flavours
 from trtpost.backends.tensorrt.build import Profile, build_plan
 from trtpost.backends.tensorrt.settings import Settings
-from trtpost.bundle import SUFFIX, Bundle, Passport, check_replaceable, embed, load_bundle, sha256, write_bundle
+from trtpost.bundle import (
+    SUFFIX,
+    Bundle,
+    Compatibility,
+    Passport,
+    Place,
+    check_replaceable,
+    embed,
+    load_bundle,
+    sha256,
+    write_bundle,
+)
 from trtpost.convert import convert, kind_of
 from trtpost.errors import BackendError, BundleError, ModelError, SpecError, printable
 from trtpost.graph.bake import bake, inlined, with_input_size
 from trtpost.graph.locate import Located, input_of, locate
 from trtpost.graph.model import external_files, load_model, metadata, normalized, understood
+from trtpost.graph.reduce import Precision
 from trtpost.image import class_name
 from trtpost.packages import installed_version
 from trtpost.progress import Progress
@@ -94,14 +106,14 @@ class BuildOptions:
     lowering: str = "function"
     signature: str | None = None
     flavour: str = "auto"
-    precision: str = "fp32"
+    precision: Precision = "fp32"
     calibration: Path | None = None
     min_agreement: float | None = None
-    post: str = "native"
+    post: Place = "native"
     workspace: int | None = None
     optimization_level: int | None = None
     timing_cache: Path | None = None
-    hardware_compatibility: str = "none"
+    hardware_compatibility: Compatibility = "none"
     compute_capabilities: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 import onnx
 
@@ -24,6 +25,9 @@ from trtpost.files import existing_file
 from trtpost.graph.locate import Located
 from trtpost.graph.model import metadata, set_metadata
 from trtpost.spec import Post, Pre
+
+Place = Literal["native", "kernel", "plugin"]
+Compatibility = Literal["none", "ampere+", "same"]
 
 FORMAT = 2
 """Version of the passport; a reader refuses what it does not know."""
@@ -53,8 +57,8 @@ class Plan:
     target: tuple[str, ...]
     layers: dict[str, int]
     precisions: dict[str, int]
-    post: str = "native"
-    hardware_compatibility: str = "none"
+    post: Place = "native"
+    hardware_compatibility: Compatibility = "none"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,35 @@
+"""From a photo to the pixels that an engine takes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from trtpost.image import Photo
+from trtpost.letterbox import letterboxed
+from trtpost.resample import bilinear
+from trtpost.spec import Pre
+
+
+def pixels_of(photo: Photo, pre: Pre, logits_size: tuple[int, int], *, resized: bool = True) -> NDArray[np.uint8]:
+    """The photo at network resolution, and gray where the network is; RGB otherwise, whatever order the network has.
+
+    Args:
+        photo: uint8 [H, W, 3].
+        pre: how the network wants it.
+        logits_size: (h, w) of the network's output, on whose grid a letterbox lies; 0 where dynamic.
+        resized: False leaves the photo's size, for engines that resize themselves.
+
+    Returns:
+        uint8 [h, w, C].
+    """
+    size = (pre.height, pre.width)
+    if resized and photo.shape[:2] != size:
+        if pre.fit == "letterbox":
+            photo = letterboxed(photo, size, logits_size)
+        else:
+            photo = np.rint(bilinear(photo, size)).astype(np.uint8)
+    if pre.channels == "gray":
+        return np.asarray(Image.fromarray(photo).convert("L"))[..., None]
+    return photo
