@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # the stand-in tensorrt, too
+# Before installed packages, for the stand-in tensorrt; after tests/, where what all tests share is also a conftest.
+sys.path.insert(1, str(Path(__file__).parent))
 
 import control
 

@@ -17,6 +17,7 @@ import pycuda.driver as cuda
 import pytest
 
 from trtpost.cuda import driver as driver_here
+from trtpost.kernels import BLOCK, LOGIT_TYPES, ptx
 
 PTX = """//
 .version 8.8
@@ -629,6 +630,16 @@ def test_unknown_kernels_and_bad_ptx() -> None:
         cuda.module_from_buffer(PTX.replace("sm_75", "sm_90").encode())
     with pytest.raises(cuda.Error, match="unsupported toolchain"):
         cuda.module_from_buffer(PTX.replace("8.8", "9.1").encode())
+
+
+@in_context
+def test_our_own_kernels_load() -> None:
+    module = cuda.module_from_buffer(ptx().encode())
+    for types in LOGIT_TYPES.values():
+        for resize in ("nearest", "bilinear"):
+            for labels in ("u8", "i32"):
+                function = module.get_function(f"trtpost_{resize}_{types}_{labels}")
+                assert function.max_threads_per_block == np.prod(BLOCK)
 
 
 # ---- threads ----

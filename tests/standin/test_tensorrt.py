@@ -13,7 +13,7 @@ import onnx
 import pycuda.driver as cuda
 import pytest
 import tensorrt as trt
-from tensorrt import standin
+from tensorrt import rtx, standin
 
 from trtpost.packages import installed_version
 
@@ -78,8 +78,8 @@ def engine_from(log: Log, **facts: object) -> trt.ICudaEngine:
 class Run:
     """A context with memory for a batch of 2 and a mask of SIZE, and a stream."""
 
-    def __init__(self, engine: trt.ICudaEngine) -> None:
-        self.context, self.stream = engine.create_execution_context(), cuda.Stream()
+    def __init__(self, engine: trt.ICudaEngine, context: trt.IExecutionContext | None = None) -> None:
+        self.context, self.stream = context or engine.create_execution_context(), cuda.Stream()
         self.image = cuda.pagelocked_empty((2, 3), np.uint8)
         self.image[:] = [[1, 2, 3], [3, 4, 5]]
         self.mask = cuda.pagelocked_zeros((2, *SIZE.tolist()), np.float16)
@@ -250,6 +250,49 @@ def test_out_of_memory(log) -> None:
     control.device(memory=1 << 10)
     assert engine.create_execution_context() is None
     assert trt.Runtime(log).deserialize_cuda_engine(plan()) is None
+
+
+def user_managed(engine: trt.ICudaEngine) -> trt.IExecutionContext:
+    return engine.create_execution_context(trt.ExecutionContextAllocationStrategy.USER_MANAGED)
+
+
+def test_scratch_memory_of_the_caller(log) -> None:
+    engine = engine_from(log)
+    run = Run(engine, user_managed(engine))
+    assert not run.enqueue()
+    assert "no device memory" in log.errors[-1]
+    size = run.context.update_device_memory_size_for_shapes()
+    scratch = cuda.mem_alloc(size)
+    run.context.set_device_memory(int(scratch), size - 1)
+    assert not run.enqueue()
+    run.context.set_device_memory(int(scratch), size)
+    assert run.enqueue()
+    run.check()
+
+
+def test_scratch_memory_freed_too_early_loses_the_device(log, gpu) -> None:
+    gpu.allow_mistakes()
+    engine = engine_from(log)
+    run = Run(engine, user_managed(engine))
+    size = run.context.update_device_memory_size_for_shapes()
+    scratch = cuda.mem_alloc(size)
+    run.context.set_device_memory(int(scratch), size)
+    scratch.free()
+    assert not run.context.execute_async_v3(run.stream.handle)
+    assert "cuda error 700" in log.errors[-1]
+
+
+def test_in_the_place_of_tensorrt_for_rtx(log) -> None:
+    runtime = rtx.Runtime(log)
+    engine = runtime.deserialize_cuda_engine(plan())
+    config = engine.create_runtime_config()
+    config.set_execution_context_allocation_strategy(rtx.ExecutionContextAllocationStrategy.STATIC)
+    config.set_runtime_cache(config.create_runtime_cache())
+    run = Run(engine, engine.create_execution_context(config))
+    assert not run.context.is_stream_capturable(run.stream.handle)
+    assert run.enqueue()
+    run.check()
+    assert run.context.is_stream_capturable(run.stream.handle)
 
 
 def test_an_enqueue_fails_when_told_to(log) -> None:

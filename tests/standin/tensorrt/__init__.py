@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from tensorrt.context import ExecutionContextAllocationStrategy, IExecutionContext, IProfiler
-from tensorrt.engine import ICudaEngine, Runtime
+from tensorrt.engine import VERSION, ICudaEngine, Runtime
 from tensorrt.types import DataType, Dims, ILogger, Logger, TensorIOMode, TensorLocation
 
-__version__ = "11.4.0"
+__version__ = VERSION
 
 float32, float16, bfloat16 = DataType.FLOAT, DataType.HALF, DataType.BF16
 int8, int32, int64, uint8, bool = DataType.INT8, DataType.INT32, DataType.INT64, DataType.UINT8, DataType.BOOL

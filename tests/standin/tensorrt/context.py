@@ -46,6 +46,7 @@ class IExecutionContext:
         self.profiler: IProfiler | None = None
         self.enqueue_emits_profile = True
         self._memory, self._logger = memory, logger
+        self._scratch = (memory.address.value, engine.device_memory_size_v2) if memory else (0, 0)
         self._shapes: dict[str, Dims] = {}
         self._addresses: dict[str, int] = {}
         self._busy = threading.Lock()
@@ -83,6 +84,20 @@ class IExecutionContext:
             return self._error(f"setOptimizationProfileAsync: there is no profile {profile_index}")
         return True
 
+    def update_device_memory_size_for_shapes(self) -> int:
+        """Here as many bytes as the largest input has, so that it depends on shapes; 0 where they are not all set."""
+        if self.infer_shapes():
+            return 0
+        sizes = (_bytes(self.engine, one, self.get_tensor_shape(one)) for one in self.engine._inputs)
+        return max(ALIGNMENT, *sizes)
+
+    def set_device_memory(self, memory: int, size: int) -> None:
+        with self._alone():
+            if self._memory is not None:
+                self._error("setDeviceMemory: the context has memory of its own")
+            else:
+                self._scratch = int(memory), int(size)
+
     def infer_shapes(self) -> list[str]:
         return [name for name in self.engine._inputs if self._missing(name)]
 
@@ -116,7 +131,7 @@ class IExecutionContext:
             }
             shapes = {one: self.get_tensor_shape(one) for one in self.engine._inputs}
             owner = weakref.ref(self)
-            job = partial(_run, self.engine, owner, shapes, values, dict(self._addresses), profiled)
+            job = partial(_run, self.engine, owner, shapes, values, dict(self._addresses), self._scratch, profiled)
             code, kept = device.enqueue(stream_handle, job)
             if code:
                 return self._error(f"enqueueV3: cuda error {code}")
@@ -173,6 +188,8 @@ class IExecutionContext:
                 return f"{name} is a shape tensor: its address must be in host memory"
             if not on_host and address % ALIGNMENT:
                 return f"the address of {name} is not a multiple of {ALIGNMENT}"
+        if self._memory is None and self._scratch[1] < self.update_device_memory_size_for_shapes():
+            return "the context has no device memory, or too little: it is user managed"
         for name in filter(self.engine.is_shape_inference_io, self.engine._inputs):
             if limits := self.engine.get_tensor_profile_values(0, name):
                 value = self._host_value(name).ravel().tolist()
@@ -196,6 +213,7 @@ def _run(
     shapes: dict[str, Dims],
     values: dict[str, np.ndarray],
     addresses: dict[str, int],
+    scratch: tuple[int, int],
     profiled: bool,
 ) -> None:
     """One inference, in its turn in the stream. What goes wrong here is the device's fault and loses it."""
@@ -204,6 +222,8 @@ def _run(
         standin.count("dead_contexts")
         return
     try:
+        if not device.accessible(*scratch):
+            return
         feeds = dict(values)
         for name in engine._inputs.keys() - values.keys():
             if not device.accessible(addresses[name], _bytes(engine, name, shapes[name])):

@@ -17,6 +17,7 @@ from tensorrt import device, standin
 from tensorrt.context import ExecutionContextAllocationStrategy, IExecutionContext
 from tensorrt.types import NUMPY, DataType, Dims, ILogger, TensorIOMode, TensorLocation
 
+VERSION = "11.4.0"
 CONTEXT_MEMORY = 1 << 20  # bytes of device memory for activations: any number will do
 
 _DATA_TYPES = {
@@ -33,6 +34,8 @@ _DATA_TYPES = {
 class Runtime:
     """Reads plans."""
 
+    _version = VERSION
+
     def __init__(self, logger: ILogger) -> None:
         self.logger = logger
 
@@ -44,10 +47,8 @@ class Runtime:
         except Exception as error:  # ONNX Runtime's and protobuf's errors have no common class
             self.logger.log(ILogger.ERROR, f"IRuntime::deserializeCudaEngine: Error Code 1: Serialization ({error})")
             return None
-        from tensorrt import __version__
-
-        if facts.version not in (None, __version__):
-            text = f"expecting library version {__version__} got {facts.version}"
+        if facts.version not in (None, self._version):
+            text = f"expecting library version {self._version} got {facts.version}"
             self.logger.log(ILogger.ERROR, f"The engine plan file is not compatible with this TensorRT: {text}")
             return None
         here = device.compute_capability()
@@ -59,7 +60,10 @@ class Runtime:
         if weights.error:
             self.logger.log(ILogger.ERROR, f"deserializeCudaEngine: cuda error {weights.error} allocating weights")
             return None
-        return ICudaEngine(plan, facts, session, weights, self.logger)
+        return self._engine(plan, facts, session, weights, self.logger)
+
+    def _engine(self, *parts: Any) -> ICudaEngine:
+        return ICudaEngine(*parts)
 
 
 @dataclass(frozen=True)
@@ -162,6 +166,9 @@ class ICudaEngine:
         if memory and memory.error:
             self._logger.log(ILogger.ERROR, f"createExecutionContext: cuda error {memory.error} (out of memory?)")
             return None
+        return self._context(memory)
+
+    def _context(self, memory: device.Memory | None) -> IExecutionContext:
         return IExecutionContext(self, memory, self._logger)
 
     @staticmethod
