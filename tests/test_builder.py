@@ -11,9 +11,10 @@ import onnx
 import pytest
 from nets import kernel, nchw, net, nhwc, rescaled, save
 
-from trtpost.builder import BuildOptions, build
+from trtpost.builder import build
 from trtpost.errors import BackendError, MissingPackageError, ModelError, SpecError
 from trtpost.graph.model import set_metadata
+from trtpost.options import BuildOptions
 from trtpost.progress import Progress
 
 

@@ -14,20 +14,20 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trtpost.builder import BuildOptions as BuildOptions
     from trtpost.builder import build as build
     from trtpost.bundle import Bundle as Bundle
     from trtpost.bundle import load_bundle as load_bundle
     from trtpost.errors import TrtpostError as TrtpostError
+    from trtpost.options import BuildOptions as BuildOptions
     from trtpost.segment import Result as Result
     from trtpost.segment import Segmenter as Segmenter
 
-__version__ = version("trtpost")
+__version__: str
 __all__ = ["BuildOptions", "Bundle", "Result", "Segmenter", "TrtpostError", "build", "load_bundle"]
 
 # imported at first use, so that `import trtpost` and `trtpost --help` cost nothing
 _HOMES = {
-    "BuildOptions": "trtpost.builder",
+    "BuildOptions": "trtpost.options",
     "Bundle": "trtpost.bundle",
     "Result": "trtpost.segment",
     "Segmenter": "trtpost.segment",
@@ -42,6 +42,8 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return version("trtpost")
     if name not in _HOMES:
         raise AttributeError(f"module 'trtpost' has no attribute '{name}'")
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,170 +1,50 @@
-"""The way from a model file to an engine bundle: convert, locate, bake, build, bundle."""
+"""The way from a model file to an engine bundle: convert, locate, bake, lower the precision, build, bundle."""
 
 from __future__ import annotations
 
-import difflib
 import hashlib
+import itertools
 import json
 import shlex
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import onnx
+from numpy.typing import NDArray
 
-from trtpost import __version__
+from trtpost import __version__, agreement
 from trtpost.backends.tensorrt import flavour as flavours
 from trtpost.backends.tensorrt.build import Profile, build_plan
-from trtpost.backends.tensorrt.settings import Settings
 from trtpost.bundle import (
     SUFFIX,
     Bundle,
-    Compatibility,
     Passport,
-    Place,
     check_replaceable,
     embed,
     load_bundle,
     sha256,
     write_bundle,
 )
+from trtpost.calibration import content_hash, photos_in, pixels_in
 from trtpost.convert import convert, kind_of
-from trtpost.errors import BackendError, BundleError, ModelError, SpecError, printable
+from trtpost.errors import BackendError, BundleError, ModelError, PrecisionError, SpecError, printable
 from trtpost.graph.bake import bake, inlined, with_input_size
 from trtpost.graph.locate import Located, input_of, locate
 from trtpost.graph.model import external_files, load_model, metadata, normalized, understood
-from trtpost.graph.reduce import Precision
+from trtpost.graph.reduce import network_inputs, reduced
 from trtpost.image import class_name
+from trtpost.options import MIN_AGREEMENT, ONLY_NATIVE, BuildOptions, options_from, region_for
 from trtpost.packages import installed_version
 from trtpost.progress import Progress
-from trtpost.spec import (
-    MAX_SIDE,
-    Channels,
-    Extent,
-    Fit,
-    Head,
-    Layout,
-    Match,
-    Post,
-    Pre,
-    Resize,
-    Size,
-    parse_normalization,
-)
+from trtpost.spec import Post, Pre, parse_normalization
 
 UNKNOWN_CLASSES = 1 << 16
 """Assumed of labels whose number the graph does not tell: the mask is then int32, which holds any of them."""
 
-LOWERINGS = ("function", "inline")
-
-ONLY_NATIVE = "the network ends in labels, which are only resized, so there is nothing to gain: leave --post out"
-
 BY_FLAG, ASSUMED, FROM_UNIT = "--normalize", "assumed", "the network goes on from 0..1"
 """Origins of a normalisation that may be worth a warning: the user, nobody, the network's own first arithmetic."""
-
-
-@dataclass(frozen=True)
-class BuildOptions:
-    """What to build; every default is what most people want.
-
-    Attributes:
-        normalize: a name or `MEAN/STD` as `parse_normalization` takes it; None takes the model's own metadata.
-        channels: order in which the network wants the channels; None: `rgb`, or `gray` for one channel.
-        fit: `stretch` the photo to the network's size, or `letterbox` it.
-        labels: class names; empty takes the model's own metadata.
-        logits, layout, head: override what `locate` finds.
-        threshold: for one channel; None: 0.5 for a probability, 0 for a logit.
-        resize, match, size: as in `Post`.
-        input_size: (height, width) of a network whose own is dynamic.
-        max_batch: images in one call, where the network's batch is dynamic.
-        max_size: (H, W) of the largest mask that the plan's profile allows.
-        lowering: `function` keeps the node with its body, `inline` writes standard ops.
-        signature: of a SavedModel that has several.
-        flavour: TensorRT to build the plan with: `auto`, `none`, `tensorrt` or `tensorrt_rtx`.
-        precision: `fp32` (the model's own types), `fp16`, `bf16` or `int8`.
-        calibration: folder of photos: int8 is calibrated on them, and the agreement with the model's own precision
-            measured.
-        min_agreement: share of pixels that must keep their class when the precision is lowered; None: 0.99 for fp16,
-            0.98 for bf16, 0.9 for int8.
-        post, workspace, optimization_level, timing_cache, hardware_compatibility, compute_capabilities: as in
-            `trtpost.backends.tensorrt.settings.Settings`.
-    """
-
-    normalize: str | None = None
-    channels: Channels | None = None
-    fit: Fit = "stretch"
-    labels: tuple[str, ...] = ()
-    logits: str | None = None
-    layout: Layout | None = None
-    head: Head | None = None
-    threshold: float | None = None
-    resize: Resize = "nearest"
-    match: Match = "tf"
-    size: Size = "runtime"
-    input_size: tuple[int, int] | None = None
-    max_batch: int = 8
-    max_size: tuple[int, int] = (8192, 8192)
-    lowering: str = "function"
-    signature: str | None = None
-    flavour: str = "auto"
-    precision: Precision = "fp32"
-    calibration: Path | None = None
-    min_agreement: float | None = None
-    post: Place = "native"
-    workspace: int | None = None
-    optimization_level: int | None = None
-    timing_cache: Path | None = None
-    hardware_compatibility: Compatibility = "none"
-    compute_capabilities: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for name in ("calibration", "timing_cache"):
-            if (given := getattr(self, name)) is not None:
-                object.__setattr__(self, name, Path(given))
-        object.__setattr__(self, "compute_capabilities", tuple(self.compute_capabilities))
-        flavours.check_settings(self.flavour, self.settings)
-        if self.precision == "int8" and self.calibration is None:
-            raise SpecError(
-                "precision int8 needs photos to calibrate with: give a folder of some dozen with --calibration"
-            )
-        if self.precision == "fp32":
-            for name in ("calibration", "min_agreement"):
-                if getattr(self, name) is not None:
-                    flag = f"--{name.replace('_', '-')}"
-                    raise SpecError(
-                        f"precision fp32 leaves the model as it is, so {flag} would do nothing: leave it out"
-                    )
-        if self.min_agreement is not None and not 0 <= self.min_agreement <= 1:
-            raise SpecError(f"min agreement must be from 0 to 1, not {self.min_agreement}")
-        if self.post != "native" and self.head == "labels":
-            raise SpecError(ONLY_NATIVE)
-        if self.lowering not in LOWERINGS:
-            raise SpecError(f"lowering must be one of {', '.join(LOWERINGS)}, not '{self.lowering}'")
-        if self.flavour not in ("auto", "none", *flavours.FLAVOURS):
-            raise SpecError(f"flavour must be auto, none, {' or '.join(flavours.FLAVOURS)}, not '{self.flavour}'")
-        if self.max_batch < 1:
-            raise SpecError(f"max batch must be at least 1, not {self.max_batch}")
-        if min(self.max_size) < 1 or max(self.max_size) > MAX_SIDE:
-            raise SpecError(f"max size must have sides from 1 to {MAX_SIDE}, not {self.max_size}")
-        # refuse what has no meaning before TensorFlow has worked for a minute
-        Pre(1, 1, channels=self.channels or "rgb", fit=self.fit)
-        Post(
-            head=self.head or "argmax",
-            layout=self.layout or "NCHW",
-            resize=self.resize,
-            match=self.match,
-            size=self.size,
-            threshold=self.threshold or 0.0,
-            region=_region(self.fit),
-        )
-        if self.threshold is not None:
-            object.__setattr__(self, "threshold", float(self.threshold))  # numpy's floats do not go into JSON
-        if self.normalize is not None:
-            parse_normalization(self.normalize)
-
-    @property
-    def settings(self) -> Settings:
-        """What goes to TensorRT's builder."""
-        return Settings(**{field.name: getattr(self, field.name) for field in fields(Settings)})
 
 
 def build(
@@ -204,19 +84,43 @@ def build(
     flavour, _ = flavours.builder_here() if options.flavour == "auto" else (options.flavour, "")
     if flavour is not None:
         flavours.check_settings(flavour, options.settings)
+    photos = photos_in(options.calibration) if options.calibration is not None else ()
     source_hash = _source_hash(source, kind)
     if kind == "onnx" and options.signature is not None:
         raise SpecError("--signature is for SavedModels; an ONNX model has none")
-    request = _request(source_hash, options, flavour)
+    request = _request(source_hash, options, flavour, photos)
     if not force and (current := _up_to_date(path, request)) is not None:
         with progress.step("bundle") as step:
             step.result = f"{path} is up to date: nothing to do"
         return current
-    if flavour in flavours.FLAVOURS:
-        flavours.check_builder(
-            flavour, options.settings
-        )  # loads a large library, so only where there is something to build
+    if flavour in flavours.FLAVOURS:  # loads a large library, so only where there is something to build
+        flavours.check_builder(flavour, options.settings)
 
+    loaded, baked, passport = _baked(source, kind, options, progress)
+    passport = replace(passport, request=request, source_sha256=source_hash)
+    if options.precision != "fp32":
+        with understood(source):
+            baked, passport = _lowered(loaded, baked, passport, photos, options, progress)
+    plan = None
+    if flavour in flavours.FLAVOURS:
+        try:
+            plan, passport = _planned(baked, passport, flavour, options, progress)
+        except BackendError as error:
+            if options.flavour != "auto" or isinstance(error, PrecisionError):
+                raise
+            progress.warn(f"no engine.plan, the bundle holds the portable engine alone: {error}")
+    with progress.step("bundle") as step:
+        result = inlined(baked) if options.lowering == "inline" else baked
+        embed(result, passport)
+        bundle = write_bundle(path, result, plan, passport)
+        step.result = str(path)
+    return bundle
+
+
+def _baked(
+    source: Path, kind: str, options: BuildOptions, progress: Progress
+) -> tuple[onnx.ModelProto, onnx.ModelProto, Passport]:
+    """The source model as ONNX, the baked graph, and a passport that lacks the hashes."""
     with progress.step("convert") as step:
         loaded, step.result = _load(source, kind, options)
     with progress.step("locate") as step, understood(source):
@@ -232,49 +136,23 @@ def build(
         step.result = describe_spec(pre, post, origin)
     for warning in doubts(located, pre, origin):
         progress.warn(warning)
-    passport = Passport(
-        version=__version__,
-        request=request,
-        source=printable(source.resolve().name),
-        source_sha256=source_hash,
-        pre=pre,
-        post=post,
-        located=located,
-        normalization=origin,
-        classes=classes,
-        max_batch=located.batch or options.max_batch,
-        max_size=post.size if isinstance(post.size, tuple) else options.max_size,
-        precision=options.precision,
+    return (
+        loaded,
+        baked,
+        Passport(
+            version=__version__,
+            request="",
+            source=printable(source.resolve().name),
+            source_sha256="",
+            pre=pre,
+            post=post,
+            located=located,
+            normalization=origin,
+            classes=classes,
+            max_batch=located.batch or options.max_batch,
+            max_size=post.size if isinstance(post.size, tuple) else options.max_size,
+        ),
     )
-    plan = None
-    if flavour in flavours.FLAVOURS:
-        try:
-            plan, passport = _planned(baked, passport, flavour, options, progress)
-        except BackendError as error:
-            if options.flavour != "auto":
-                raise
-            progress.warn(f"no engine.plan, the bundle holds the portable engine alone: {error}")
-    with progress.step("bundle") as step:
-        result = inlined(baked) if options.lowering == "inline" else baked
-        embed(result, passport)
-        bundle = write_bundle(path, result, plan, passport)
-        step.result = str(path)
-    return bundle
-
-
-def options_from(settings: dict[str, object]) -> BuildOptions:
-    """`BuildOptions` from settings by name.
-
-    Raises:
-        SpecError: a name that there is not, or a value without meaning.
-    """
-    names = [field.name for field in fields(BuildOptions)]
-    for name in settings:
-        if name not in names:
-            close = difflib.get_close_matches(name, names, 1)
-            hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(names)}"
-            raise SpecError(f"build has no setting '{name}': {hint}")
-    return BuildOptions(**settings)  # type: ignore[arg-type]
 
 
 def next_step(bundle: Bundle, flavour: str) -> str:
@@ -341,8 +219,8 @@ def describe_precision(passport: Passport) -> str:
     if passport.agreement is None:
         return f"{passport.precision}; agreement with the source model was not measured"
     return (
-        f"{passport.precision}; {passport.agreement:.2%} of the pixels of {passport.photos} photos have the class "
-        "that the source model's precision gives"
+        f"{passport.precision}; {passport.agreement:.2%} of the pixels of {passport.photos} photos have the same class "
+        f"as before, mean IoU {passport.mean_iou:.4f}"
     )
 
 
@@ -373,13 +251,14 @@ def _source_hash(source: Path, kind: str) -> str:
     return hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 
-def _request(source_hash: str, options: BuildOptions, flavour: str | None) -> str:
+def _request(source_hash: str, options: BuildOptions, flavour: str | None, photos: tuple[Path, ...]) -> str:
     """SHA-256 of everything that decides the bundle."""
     toolchain = {"trtpost": __version__, "onnx": onnx.__version__}
     if flavour in flavours.FLAVOURS:
         toolchain["tensorrt"] = f"{flavour} {installed_version(flavour)}"
     decisive = asdict(options)
     del decisive["timing_cache"]  # it saves time and decides nothing
+    decisive["calibration"] = content_hash(photos)
     request = {"source": source_hash, "options": decisive, "toolchain": toolchain}
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
 
@@ -477,13 +356,58 @@ def _post(located: Located, classes: int, options: BuildOptions) -> Post:
         match=options.match,
         size=options.size,
         threshold=threshold,
-        region=_region(options.fit),
+        region=region_for(options.fit),
     )
 
 
-def _region(fit: Fit) -> Extent:
-    """A letterbox has bars, which the mask must leave out."""
-    return "runtime" if fit == "letterbox" else "whole"
+def _lowered(
+    source: onnx.ModelProto,
+    reference: onnx.ModelProto,
+    passport: Passport,
+    photos: tuple[Path, ...],
+    options: BuildOptions,
+    progress: Progress,
+) -> tuple[onnx.ModelProto, Passport]:
+    """The baked graph in a lower precision, and the passport with how well it agrees with the `reference`."""
+    precision, pre, located = options.precision, passport.pre, passport.located
+    minimum = MIN_AGREEMENT[precision] if options.min_agreement is None else options.min_agreement
+    skipped: dict[str, None] = {}  # each photo is read twice, and said to be unreadable once
+
+    def pixels() -> Iterator[NDArray[np.uint8]]:
+        return pixels_in(photos, pre, located.logits_size, skipped.setdefault)
+
+    with progress.step("precision") as step:
+        passes = 2 if precision == "int8" else 1
+        done = itertools.count(1)
+
+        def calibrated() -> None:
+            step.advance(next(done) / (passes * len(photos)), f"calibrating {precision}")
+
+        def compared() -> None:
+            step.advance(next(done) / (passes * len(photos)), f"comparing {precision} with the model's own precision")
+
+        inputs = network_inputs(pixels(), pre, located)
+        baked = bake(
+            source,
+            located,
+            pre,
+            passport.post,
+            reduce=lambda network: reduced(network, precision, inputs, on_photo=calibrated),
+        )
+        found = agreement.compare(reference, baked, pixels(), minimum=minimum, on_photo=compared)
+        agreement.check(found, precision, minimum)
+        passport = replace(
+            passport, precision=precision, agreement=found.share, mean_iou=found.mean_iou, photos=found.photos
+        )
+        step.result = describe_precision(passport)
+    for reason in skipped:
+        progress.warn(f"a photo of --calibration is left out: {reason}")
+    if found.share is None:
+        progress.warn(
+            f"{precision} was only checked for NaN and infinities, not compared with the model's own precision: "
+            "give photos with --calibration"
+        )
+    return baked, passport
 
 
 def _planned(

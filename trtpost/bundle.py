@@ -24,6 +24,7 @@ from trtpost.errors import BundleError, SpecError, reason
 from trtpost.files import existing_file
 from trtpost.graph.locate import Located
 from trtpost.graph.model import metadata, set_metadata
+from trtpost.graph.reduce import Precision
 from trtpost.spec import Post, Pre
 
 Place = Literal["native", "kernel", "plugin"]
@@ -76,8 +77,10 @@ class Passport:
         max_batch: images that one call may hold.
         max_size: (H, W): largest mask, or photo with size `image`, that the plan's profile allows.
         precision: that was asked for; `fp32` leaves the source model's own types.
-        agreement: share of pixels with the same class as before the precision was lowered; None where not measured.
-        photos: number of photos that the precision was calibrated or measured with.
+        agreement: share of pixels with the same class as before the precision was lowered, at the resolution of the
+            logits; None where not measured.
+        mean_iou: of the masks, those from before as the truth; None where not measured.
+        photos: number of photos that these were measured with.
         plan: of `engine.plan`; None where there is none.
         files: SHA-256 of each file of the bundle.
         format: version of this passport.
@@ -94,8 +97,9 @@ class Passport:
     classes: tuple[str, ...]
     max_batch: int
     max_size: tuple[int, int]
-    precision: str = "fp32"
+    precision: Precision = "fp32"
     agreement: float | None = None
+    mean_iou: float | None = None
     photos: int = 0
     plan: Plan | None = None
     files: dict[str, str] = field(default_factory=dict)

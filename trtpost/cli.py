@@ -142,7 +142,7 @@ def build(
         Path | None, typer.Option(help="folder of photos: needed for int8, measures the agreement with fp32")
     ] = None,
     min_agreement: Annotated[
-        float | None, typer.Option(help="share of pixels that must agree with fp32 [fp16 0.99, bf16 0.98, int8 0.9]")
+        float | None, typer.Option(help="share of pixels that must agree with fp32 [fp16 0.99, bf16 0.95, int8 0.9]")
     ] = None,
     post_processing: Annotated[
         str, typer.Option("--post", help="in the plan: native layers, or plugin; or kernel: ours, after the plan")
@@ -162,9 +162,10 @@ def build(
 ) -> None:
     """Build an engine bundle: convert, locate, bake, build."""
     from trtpost import builder
+    from trtpost.options import BuildOptions
     from trtpost.spec import parse_pair, parse_size
 
-    options = builder.BuildOptions(
+    options = BuildOptions(
         normalize=normalize,
         channels=channels,  # type: ignore[arg-type]
         fit=fit,  # type: ignore[arg-type]

@@ -31,6 +31,10 @@ class BackendError(TrtpostError):
     """A runtime that refuses the model."""
 
 
+class PrecisionError(BackendError):
+    """A plan that would not compute in the precision that was asked for."""
+
+
 class MissingPackageError(TrtpostError):
     """An optional package that this step needs is not installed."""
 

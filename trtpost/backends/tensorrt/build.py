@@ -15,7 +15,7 @@ from trtpost.backends.tensorrt.flavour import configure, load, logger_of, strong
 from trtpost.backends.tensorrt.monitor import Phases, interruptible, monitor_of
 from trtpost.backends.tensorrt.settings import Settings
 from trtpost.bundle import Plan
-from trtpost.errors import BackendError
+from trtpost.errors import BackendError, PrecisionError
 from trtpost.graph.bake import split
 from trtpost.graph.postprocess import spatial
 from trtpost.graph.quantization import is_asymmetric, with_float_quantization
@@ -92,8 +92,8 @@ def build_plan(
         The serialized plan, and what is to be known of it.
 
     Raises:
-        BackendError: the parser or builder refuses the graph (the message names node and operator), or the precision
-            that `settings` ask for is not that of most of the network.
+        BackendError: the parser or builder refuses the graph; the message names node and operator.
+        PrecisionError: what `settings` ask for is not what most of the network computes in.
         MissingPackageError: the flavour is not installed.
     """
     settings = settings or Settings()
@@ -210,13 +210,13 @@ def check_precision(precisions: dict[str, int], asked: str, flavour: str) -> Non
     """The honesty gate: what was asked for must be what most compute layers do. `fp32` leaves the network as it is.
 
     Raises:
-        BackendError: it is not; the message gives the numbers.
+        PrecisionError: it is not; the message gives the numbers.
     """
     total, found = sum(precisions.values()), precisions.get(asked, 0)
     if asked == "fp32" or not total or 2 * found > total:
         return
     others = ", ".join(f"{count} in {name}" for name, count in precisions.items() if name != asked)
-    raise BackendError(
+    raise PrecisionError(
         f"precision {asked} was asked for, but only {found} of {total} compute layers of the {flavour} network have "
         f"it ({others}): choose another --precision"
     )
@@ -269,8 +269,8 @@ def _parser_errors(parser: trt.OnnxParser, flavour: str) -> str:
         return f"{flavour} cannot read the graph, and gives no reason: build without a plan (--flavour none)"
     first, *others = errors
     described = first.desc().strip().splitlines()
-    what = described[-1] if described else "no reason given"
-    if first.code().name.startswith("UNSUPPORTED") or what == "false":
+    what = described[-1].removeprefix("Assertion failed: ") if described else "no reason given"
+    if what == "false":  # the condition that its source says
         what = "it has no such layer"
     where = f"node '{first.node_name()}'" if first.node_name() else f"node number {first.node()}"
     operators = ", ".join(sorted({error.node_operator() for error in others}))
