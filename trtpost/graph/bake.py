@@ -41,7 +41,7 @@ def bake(
         located: what `locate` found in it.
         pre, post: what to bake.
         reduce: rewrites the network, as `network_of` gives it, between preprocessing and post-processing, which know
-            only its input and its logits: the same names, input type and shapes; the logits may be of another type.
+            only its input and its logits: the same names and shapes; the types may be others.
 
     Raises:
         ModelError: the result is not a valid model.
@@ -72,7 +72,7 @@ def bake(
     pixels = pixel_model(
         pre,
         layout=located.input_layout,
-        dtype=located.input_dtype,
+        dtype=_dtype(network.graph.input[0]),
         batch=batch,
         resize=post.size == "image",
         opset=opset,
@@ -226,6 +226,10 @@ def _append(
         inputs.append(gs.Constant(f"{source.name}/{op}/axes", np.array(axes, np.int64)))
     graph.nodes.append(gs.Node(op, name=f"{source.name}/{op}", attrs=attrs, inputs=inputs, outputs=[result]))
     return result
+
+
+def _dtype(value: onnx.ValueInfoProto) -> str:
+    return str(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
 
 
 def _shape(logits: onnx.ValueInfoProto, post: Post, batch: int | str) -> tuple[int | str, ...]:

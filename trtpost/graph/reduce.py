@@ -45,6 +45,9 @@ _FLOAT32_OPS = (
     *("NonMaxSuppression", "TopK", "RandomUniformLike", "QuantizeLinear", "DequantizeLinear"),
 )
 
+_NO_BFLOAT16_OPS = ("ConvTranspose", "HardSwish", "Mish")
+"""TensorRT refuses them in bfloat16 (measured with TensorRT for RTX 1.7); in float32 it takes them."""
+
 _BOUND_OPS = frozenset({"Clip", "Min", "Max", "Where", "Pad", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"})
 """To these a constant beyond the range of float16 means `no bound` or `never`; so does the largest float16."""
 
@@ -58,7 +61,7 @@ def reduced(
     *,
     on_photo: Callable[[], None] | None = None,
 ) -> onnx.ModelProto:
-    """The network in another precision; its input and the name of its output stay.
+    """The network in another precision; its names stay, and its input stays as it is (uint8 pixels become float32).
 
     Args:
         network: as `network_of` gives it, in float32. Quantised as TFLite does it, it becomes fp16 or bf16 with its
@@ -98,6 +101,8 @@ def reduced(
                 "take: use --precision fp16, or give the float model it was made from and --precision int8"
             )
         network = with_float_quantization(network)
+        # TensorRT has UINT8 at the edges of an engine alone, and whole numbers are exact in float32
+        network.graph.input[0].type.tensor_type.elem_type = FLOAT
     model = _tidy(network)
     if precision == "int8":
         return _checked(_quantized(model, calibration, on_photo), network)
@@ -130,11 +135,12 @@ def _in_16_bits(model: onnx.ModelProto, precision: Precision) -> onnx.ModelProto
         result: onnx.ModelProto = convert_float_to_float16(
             model,
             keep_io_types=[value.name for value in model.graph.input],
-            op_block_list=_FLOAT32_OPS,
+            op_block_list=_FLOAT32_OPS + (_NO_BFLOAT16_OPS if precision == "bf16" else ()),
             node_block_list=_nodes_without_pixels(model),
         )
     except Exception as error:  # it asserts, and its assertions have no message
         raise ModelError(f"the network cannot be converted to {precision}: {reason(error)}") from None
+    _remove_detours(result)
     if precision == "bf16":
         _replace_float16(result, weights)
     return result
@@ -183,6 +189,39 @@ def _nodes_without_pixels(model: onnx.ModelProto) -> list[str]:
         else:
             names.append(node.name)
     return names
+
+
+def _remove_detours(model: onnx.ModelProto) -> None:
+    """Between two nodes that stay float32 the converter goes by way of float16, where the value may not fit."""
+    graph = model.graph
+    made = {name: node for node in graph.node for name in node.output}
+    wide: dict[str, str] = {}  # what a Cast to float16 and back again gives, to what it was given
+    for node in graph.node:
+        before = made.get(node.input[0]) if _casts_to(node, FLOAT) else None
+        if before is not None and before.name.endswith("_cast_to_fp16_node"):
+            wide[node.output[0]] = before.input[0]
+    for node in graph.node:
+        node.input[:] = [wide.get(name, name) for name in node.input]
+    taken = {name for node in graph.node for name in _taken(node) if node.output[0] not in wide}
+    taken |= {value.name for value in graph.output}
+    # where nobody takes the float16, the float32 gets its name back
+    names: dict[str, str] = {}
+    kept = []
+    for node in graph.node:
+        if node.output[0] in wide:
+            continue
+        if node.name.endswith("_cast_to_fp16_node") and node.output[0] not in taken:
+            names[node.input[0]] = node.output[0]
+            continue
+        kept.append(node)
+    for node in kept:
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names.get(name, name) for name in node.output]
+    _set_nodes(graph, kept)
+
+
+def _casts_to(node: onnx.NodeProto, kind: int) -> bool:
+    return node.op_type == "Cast" and any(one.name == "to" and one.i == kind for one in node.attribute)
 
 
 def _replace_float16(model: onnx.ModelProto, weights: dict[str, NDArray[np.float32]]) -> None:
@@ -293,8 +332,8 @@ def _ranges(
             largest = np.partition(magnitudes, kth)[kth]
             if not np.isfinite(largest):
                 raise ModelError(
-                    f"tensor '{source_name(name)}' of the network is not finite on a calibration photo, in float32 already: "
-                    "check --normalize and the photo"
+                    f"tensor '{source_name(name)}' is not finite on a calibration photo, in float32 already: check "
+                    "--normalize and the photo"
                 )
             found[name] = max(found.get(name, largest), largest)
         if on_photo is not None:
@@ -307,7 +346,10 @@ def _ranges(
 
 
 def _tidy(network: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy for the converters: every node has a name of its own, constants are initializers."""
+    """A copy for the converters: every node has a name of its own, constants are initializers, regions of Resize gone.
+
+    A Resize reads its region (`roi`) in one mode alone, but its type is checked always, and is never bfloat16.
+    """
     model = onnx.ModelProto()
     model.CopyFrom(network)
     nodes = list(model.graph.node)
@@ -319,7 +361,13 @@ def _tidy(network: onnx.ModelProto) -> onnx.ModelProto:
             model.graph.initializer.append(value)
             continue
         node.name = node.output[0]
+        if node.op_type == "Resize" and not any(one.s == b"tf_crop_and_resize" for one in node.attribute):
+            node.input[1] = ""
         model.graph.node.append(node)
+    used = {name for node in model.graph.node for name in _taken(node)} | {value.name for value in model.graph.output}
+    kept = [one for one in model.graph.initializer if one.name in used]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(kept)
     return model
 
 
@@ -352,8 +400,12 @@ def _sort(graph: onnx.GraphProto) -> None:
                     ordered.append(node)
             else:
                 stack += waiting
-    copies = [onnx.NodeProto() for _ in ordered]
-    for copy, node in zip(copies, ordered, strict=True):
+    _set_nodes(graph, ordered)
+
+
+def _set_nodes(graph: onnx.GraphProto, nodes: list[onnx.NodeProto]) -> None:
+    copies = [onnx.NodeProto() for _ in nodes]  # nodes of the graph itself go when it is emptied
+    for copy, node in zip(copies, nodes, strict=True):
         copy.CopyFrom(node)
     del graph.node[:]
     graph.node.extend(copies)
