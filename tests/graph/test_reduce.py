@@ -314,6 +314,25 @@ def test_layers_of_the_tensorrt_network_are_of_the_type(precision):
         assert facts.precisions == ({"bf16": 2, "fp32": 1} if precision == "bf16" else {precision: 3})
 
 
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16", "int8"])
+def test_a_network_of_uint8_pixels_builds(precision):
+    package("tensorrt_rtx")
+    from trtpost.backends.tensorrt.build import Profile, build_plan
+
+    model = net(
+        "x = Cast <to = 1> (image)\n logits = Conv (x, k)",
+        "uint8[1,3,8,12] image",
+        "float[1,4,8,12] logits",
+        k=kernel(4),
+    )
+    found, photo = locate(model), np.random.default_rng(0).integers(0, 256, (8, 12, 3), np.uint8)
+    inputs = network_inputs([photo], Pre(8, 12), found)
+    reduce = partial(reduced, precision=precision, calibration=inputs)
+    baked = bake(model, found, Pre(8, 12), Post(classes=4), reduce=reduce)
+    _, facts = build_plan(baked, Profile(1, (4096, 4096)), "tensorrt_rtx")
+    assert facts.precisions == {precision: 1}
+
+
 LEAST = {
     "deeplabv3_257.tflite": {"fp16": 0.995, "bf16": 0.98, "int8": 0.96},
     "portrait_256.tflite": {"fp16": 0.99, "bf16": 0.95, "int8": 0.92},

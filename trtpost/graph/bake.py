@@ -94,8 +94,9 @@ def bake(
 def network_of(model: onnx.ModelProto, located: Located, pre: Pre) -> onnx.ModelProto:
     """The source model cut at the logits: what `bake` puts between preprocessing and post-processing.
 
-    Every name has the prefix `NETWORK`. Its one input has the network's own layout and type, at the size of `pre`; its
-    one output is the logits, labels as [N, h, w], quantised logits as float32.
+    Every name has the prefix `NETWORK`. Its one input has the network's own layout and type (float32 for uint8 pixels
+    that are cast at once), at the size of `pre`; its one output is the logits, labels as [N, h, w], quantised logits
+    as float32.
     """
     graph = gs.import_onnx(model)
     tensors = graph.tensors()
@@ -105,6 +106,9 @@ def network_of(model: onnx.ModelProto, located: Located, pre: Pre) -> onnx.Model
     source.shape = (
         [batch, *spatial_shape, pre.depth] if located.input_layout == "NHWC" else [batch, pre.depth, *spatial_shape]
     )
+    if source.dtype == np.uint8 and all(node.op == "Cast" for node in source.outputs):
+        # the same numbers; TensorRT takes UINT8 at the edge of an engine, but not between preprocessing and network
+        source.dtype = np.dtype(np.float32)
     logits = tensors[located.logits]
     if located.head == "labels":
         if located.dtype.startswith("float"):

@@ -323,8 +323,10 @@ def _ranges(
     (source,) = model.graph.input
     inner = sorted(names - {source.name})
     run = session(with_outputs(model, inner)).run
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(source.type.tensor_type.elem_type)
     found: dict[str, NDArray[np.float32]] = {}
-    for photo in calibration:
+    for given in calibration:
+        photo = given.astype(dtype, copy=False)
         tensors = dict(zip(inner, run(inner, {source.name: photo}), strict=True)) if inner else {}
         for name in names:
             magnitudes = np.abs(tensors.get(name, photo).astype(np.float32).ravel())
