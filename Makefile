@@ -51,6 +51,10 @@ test-standin: setup ## test the GPU runtime on a stand-in GPU, with the real pyc
 bench: setup ## logits to mask: ours against everything people use
 	@$(BIN)/trtpost bench post
 
+.PHONY: gpu-check
+gpu-check: ## on a machine with an NVIDIA GPU: kernel, engine and rivals, into docs/gpu-check.md (needs no setup)
+	@if test -x $(BIN)/python; then $(BIN)/python scripts/gpu_check.py; else $(PYTHON) scripts/gpu_check.py; fi
+
 .PHONY: lint
 lint: setup ## check style and types
 	@$(BIN)/ruff check .

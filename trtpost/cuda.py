@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -111,6 +112,8 @@ class Gpu:
             device = self._driver.Device(0)
             self._context = device.retain_primary_context()
             self.name: str = device.name()
+        # at exit, after the engines: pycuda's own way there complains
+        weakref.finalize(self, self._context.detach)
 
     @contextmanager
     def current(self) -> Iterator[None]:
@@ -143,7 +146,7 @@ class Stream:
 
     def __init__(self, marks: int) -> None:
         with understood("making a stream"):
-            self._stream = _pycuda().Stream()
+            self._stream = _pycuda().Stream(_STREAM_NON_BLOCKING)
         self.handle = int(self._stream.handle)
         self.is_captured = False
         self._events: list[ctypes.c_void_p] = []
@@ -307,6 +310,9 @@ def captured(stream: Stream) -> Iterator[list[Graph]]:
 
 _CAPTURE_THREAD_LOCAL = 1
 """CU_STREAM_CAPTURE_MODE_THREAD_LOCAL in cuda.h: other threads may allocate memory meanwhile."""
+
+_STREAM_NON_BLOCKING = 1
+"""CU_STREAM_NON_BLOCKING in cuda.h: what others do in the default stream would break a capture."""
 
 _EVENT_EXTERNAL = 1
 """CU_EVENT_RECORD_EXTERNAL in cuda.h: the mark becomes part of the graph."""

@@ -42,6 +42,19 @@ def driver() -> Path:
     return LIBRARY
 
 
+def kernels() -> Path:
+    """Compile our CUDA kernels for the host, if a source is newer than what is there."""
+    target, folder = BUILD / "libkernels.so", ROOT / "plugins"
+    newest = max(path.stat().st_mtime for name in ("cuda", "common") for path in (folder / name).iterdir())
+    if not target.is_file() or target.stat().st_mtime < newest:
+        BUILD.mkdir(parents=True, exist_ok=True)
+        fresh = target.with_suffix(f".{os.getpid()}")
+        flags = ["-std=c++17", "-O2", "-ffp-contract=off", "-shared", "-fPIC"]
+        _run(os.environ.get("CXX", "g++"), *flags, folder / "cuda" / "host.cpp", "-o", fresh)
+        fresh.replace(target)
+    return target
+
+
 def headers() -> None:
     """The CUDA header files, out of NVIDIA's wheels."""
     if (INCLUDE / "cuda.h").is_file() and (INCLUDE / "cudaProfiler.h").is_file():

@@ -22,6 +22,15 @@ if not build.pycuda_works():
 control.driver()
 
 
+@pytest.fixture(scope="module")
+def our_kernels() -> None:
+    """`plugins/cuda` as host code in place of the kernels, and the primary context that our runtime retains."""
+    from trtpost import cuda
+
+    control.kernels(build.kernels())
+    cuda.gpu()  # until the process ends, so no test leaks it
+
+
 class Gpu:
     """What a test may leave behind; everything else is in `control`."""
 
