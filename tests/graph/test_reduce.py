@@ -344,7 +344,7 @@ LEAST = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", LEAST)
-def test_real_models_keep_their_masks_and_build(built, shared: Path, model, record_property):
+def test_real_models_keep_their_masks_and_build(built, converted, shared: Path, model, record_property):
     package("tensorrt_rtx")
     from trtpost.agreement import check, compare
     from trtpost.backends.tensorrt.build import Profile, build_plan
@@ -353,8 +353,7 @@ def test_real_models_keep_their_masks_and_build(built, shared: Path, model, reco
     from trtpost.resample import bilinear
 
     bundle = built(model, flavour="none", resize="bilinear")
-    source = load_model(bundle.path.parent / f"{Path(model).stem}.onnx")
-    passport = bundle.passport
+    source, passport = load_model(converted(model)), bundle.passport
     size = (passport.pre.height, passport.pre.width)
     photos = [
         np.rint(bilinear(read_photo(path), size)).astype(np.uint8)
