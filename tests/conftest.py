@@ -64,18 +64,29 @@ def shared() -> Path:
 
 
 @pytest.fixture(scope="session")
-def built(shared: Path, tmp_path_factory: pytest.TempPathFactory):
-    """Builds bundles of the shared models; converts each model once."""
+def converted(shared: Path, tmp_path_factory: pytest.TempPathFactory):
+    """The ONNX file of a shared model; converts each model once."""
+    folder = tmp_path_factory.mktemp("converted")
+
+    def get(model: str) -> Path:
+        source = folder / f"{Path(model).stem}.onnx"
+        if not source.is_file():
+            onnx.save(convert(shared / "models" / model), source)
+        return source
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def built(converted: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory):
+    """Builds bundles of the shared models, each once."""
     folder = tmp_path_factory.mktemp("built")
     bundles: dict[tuple, Bundle] = {}
 
     def get(model: str, **settings: object) -> Bundle:
         key = (model, *sorted(settings.items()))
         if key not in bundles:
-            source = folder / f"{Path(model).stem}.onnx"
-            if not source.is_file():
-                onnx.save(convert(shared / "models" / model), source)
-            bundles[key] = build(source, folder / f"{len(bundles)}.trtpost", **settings)
+            bundles[key] = build(converted(model), folder / f"{len(bundles)}.trtpost", **settings)
         return bundles[key]
 
     return get

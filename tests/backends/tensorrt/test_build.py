@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import onnx
 import pytest
-from conftest import package
+from conftest import in_threads, package
 from nets import kernel, nchw, net, nhwc, save
 
 from trtpost.backends.tensorrt import build as building
 from trtpost.backends.tensorrt.append import append_postprocess
 from trtpost.backends.tensorrt.build import Profile, Range, build_plan, ranges_of
 from trtpost.backends.tensorrt.settings import Settings
-from trtpost.builder import build
-from trtpost.errors import BackendError
+from trtpost.builder import build, describe_precision
+from trtpost.errors import BackendError, ModelError, PrecisionError
 from trtpost.graph.bake import bake, inlined
 from trtpost.graph.locate import locate
+from trtpost.graph.model import load_model
+from trtpost.graph.reduce import PRECISIONS, reduced
 from trtpost.letterbox import Region
+from trtpost.options import MIN_AGREEMENT
 from trtpost.progress import Step
 from trtpost.spec import MATCHES, Post, Pre
 
@@ -212,9 +216,9 @@ def test_the_precision_that_layers_really_compute_in(model, counts):
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16", "int8"])
 def test_a_precision_that_is_not_there_fails(precision):
-    with pytest.raises(BackendError, match=rf"{precision} was asked for, but only 0 of 1 .* \(1 in fp32\)"):
+    with pytest.raises(PrecisionError, match=rf"{precision} was asked for, but only 0 of 1 .* \(1 in fp32\)"):
         plan_of(nchw(), settings=Settings(precision=precision))
-    with pytest.raises(BackendError, match="only 1 of 2 compute layers"):  # half is not most
+    with pytest.raises(PrecisionError, match="only 1 of 2 compute layers"):  # half is not most
         plan_of(half("float16", both=False), settings=Settings(precision="fp16"))
     assert plan_of(half("float16"), settings=Settings(precision="fp16"))[1].precisions == {"fp16": 2}
 
@@ -305,8 +309,16 @@ def test_a_fault_in_the_display_is_raised_on():
         plan_of(nchw(), step=Broken())
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("resize", ["nearest", "bilinear"])
+@pytest.fixture(scope="session")
+def photos(shared, tmp_path_factory):
+    """Three photos to calibrate on and to compare with."""
+    folder = tmp_path_factory.mktemp("photos")
+    for name in ("bird.bmp", "portrait.bmp", "riders_257.jpg"):
+        (folder / name).symlink_to(shared / "photos" / name)
+    return folder
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(
     ("model", "normalize"),
     [
@@ -317,8 +329,40 @@ def test_a_fault_in_the_display_is_raised_on():
         ("selfie_256.tflite", None),
     ],
 )
-def test_real_models_build(built, model, normalize, resize, size):
-    bundle = built(model, normalize=normalize, resize=resize, size=size, flavour="tensorrt_rtx")
-    assert bundle.plan is not None
+def test_real_models_build(converted, photos, tmp_path, monkeypatch, model, normalize, precision):
+    """Every precision, resize and size: one as users build it, the others from its network, lowered once."""
+    lowered = []
+    monkeypatch.setattr("trtpost.builder.reduced", lambda *a, **b: lowered.append(reduced(*a, **b)) or lowered[0])
+    options = {"normalize": normalize, "precision": precision, "flavour": "tensorrt_rtx", "resize": "bilinear"}
+    if precision != "fp32":
+        options["calibration"] = photos
+    if (model, precision) == ("deeplabv3_513_uint8.tflite", "int8"):
+        with pytest.raises(ModelError, match="quantised already"):
+            build(converted(model), tmp_path / "a.trtpost", **options)
+        return
+    bundle = build(converted(model), tmp_path / "a.trtpost", **options)
+    passport = bundle.passport
     assert bundle.plan.stat().st_size > 1_000_000
-    assert bundle.passport.plan.layers["CONVOLUTION"] >= 50
+    check_plan(passport.plan, precision)
+    if precision != "fp32":
+        assert passport.agreement >= MIN_AGREEMENT[precision]
+        assert passport.photos == 3
+        print(f"{model} {describe_precision(passport)}")
+
+    source = load_model(converted(model))
+    variants = [(resize, size) for size in SIZES for resize in ("bilinear", "nearest")][1:]
+
+    def build_variant(number):
+        resize, size = variants[number]
+        post = replace(passport.post, resize=resize, size=size)
+        baked = bake(source, passport.located, passport.pre, post, reduce=lambda network: (lowered or [network])[0])
+        plan, facts = build_plan(baked, PROFILE, "tensorrt_rtx", Settings(precision=precision))
+        assert len(plan) > 1_000_000
+        check_plan(facts, precision)
+
+    in_threads(len(variants), build_variant)
+
+
+def check_plan(plan, precision):
+    assert plan.layers["CONVOLUTION"] >= 50
+    assert plan.precisions[precision] > sum(plan.precisions.values()) / 2
