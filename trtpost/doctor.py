@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from trtpost import cuda, fused
 from trtpost.backends.tensorrt import flavour as flavours
+from trtpost.backends.tensorrt.obstacle import this_machine
 from trtpost.packages import installed_version
 
 
@@ -32,7 +33,7 @@ def examine() -> list[Finding]:
         _package("tf2onnx", "converts TensorFlow models", "pip install 'trtpost[tf]'"),
         _package("tensorrt", "builds plans, on a machine with a GPU", "pip install 'trtpost[tensorrt]' there"),
         _package("tensorrt_rtx", "builds plans for RTX GPUs, with or without one", "pip install 'trtpost[rtx]'"),
-        _package("pycuda", "will run plans on the GPU; not used yet", "pip install 'trtpost[tensorrt]'"),
+        _package("pycuda", "runs plans on the GPU", "pip install pycuda, which needs the CUDA toolkit"),
     ]
     if driver is None:
         findings.append(Finding("GPU driver", "no NVIDIA driver on this machine", False))
@@ -48,9 +49,22 @@ def examine() -> list[Finding]:
         ] or [Finding("GPU", "the driver sees none", False)]
     flavour, why = flavours.builder_here()
     findings.append(Finding("build", f"{'engine.plan with ' + flavour if flavour else 'no engine.plan'}: {why}"))
-    tail = "the fused kernel" if fused.is_available() else "the function body"
-    findings.append(Finding("infer", f"ONNX Runtime and {tail} on the CPU: trtpost does not run plans on the GPU yet"))
+    findings.append(Finding("infer", _infer()))
     return findings
+
+
+def _infer() -> str:
+    """What runs a bundle here."""
+    machine = this_machine()
+    on_cpu = f"ONNX Runtime and {'the fused kernel' if fused.is_available() else 'the function body'} on the CPU"
+    if machine.driver is None or not machine.driver.devices:
+        return f"{on_cpu}: there is no NVIDIA GPU"
+    missing = [] if machine.pycuda else ["pycuda"]
+    missing += [] if machine.versions else ["a TensorRT"]
+    if missing:
+        return f"{on_cpu}: for the GPU, {' and '.join(missing)} must be installed"
+    plans = " or ".join(f"{name} {version}" for name, version in machine.versions.items())
+    return f"plans that were built by {plans} for this GPU run on it; other bundles run in {on_cpu}"
 
 
 def _kernel() -> Finding:

@@ -18,6 +18,7 @@ from trtpost import fused
 from trtpost.bundle import Bundle
 from trtpost.errors import BackendError, BundleError, reason
 from trtpost.graph.bake import is_inlined, split
+from trtpost.graph.emulate import runnable
 from trtpost.graph.postprocess import size_inputs
 from trtpost.letterbox import Region, region_of
 from trtpost.timing import Stopwatch
@@ -43,8 +44,11 @@ class OnnxRuntimeEngine:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4  # its errors reach the user as ours
         options.intra_op_num_threads = threads or fused.default_threads()
+        if bundle.passport.precision == "int8":
+            # its int8 kernels saturate where the processor has no VNNI, and masks must not depend on the processor
+            options.add_session_config_entry("session.disable_quant_qdq", "1")
         try:
-            model = onnx.load(bundle.model)
+            model = runnable(onnx.load(bundle.model))
             whole = is_inlined(model)
             network, mask = (model, None) if whole else split(model)
         except Exception as error:
