@@ -4,18 +4,37 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import ClassVar
+from contextlib import contextmanager
 
 import numpy as np
 import onnx
 import pytest
 from nets import kernel, nchw, net, nhwc, rescaled, save
+from PIL import Image
 
-from trtpost.builder import build
-from trtpost.errors import BackendError, MissingPackageError, ModelError, SpecError
+from trtpost.builder import _request, build
+from trtpost.bundle import load_bundle
+from trtpost.errors import BackendError, MissingPackageError, ModelError, PrecisionError, SpecError
 from trtpost.graph.model import set_metadata
 from trtpost.options import BuildOptions
-from trtpost.progress import Progress
+from trtpost.progress import Progress, Step
+
+
+class Ears(Progress):
+    """Keeps the steps, what they come to, and the warnings."""
+
+    def __init__(self):
+        self.steps, self.warned, self.told = {}, [], []
+
+    @contextmanager
+    def step(self, title):
+        step = Step()
+        step.advance = lambda fraction, what="": self.told.append((title, round(fraction, 2), what))
+        yield step
+        self.steps[title] = step.result
+
+    def warn(self, text):
+        self.warned.append(text)
 
 
 @pytest.fixture
@@ -117,20 +136,15 @@ def test_inline_lowering_leaves_standard_ops_only(tmp_path, source):
 
 
 def test_what_was_decided_and_may_be_wrong_is_said(tmp_path):
-    class Ears(Progress):
-        heard: ClassVar[list[str]] = []
-
-        def warn(self, text):
-            self.heard.append(text)
-
+    ears = Ears()
     two = net(
         "logits = Conv (image, k)\n aux_logits = Conv (image, k)",
         "float[1,3,8,12] image",
         "float[1,4,8,12] logits, float[1,4,8,12] aux_logits",
         k=kernel(4),
     )
-    build(save(two, tmp_path / "n.onnx"), tmp_path / "n.trtpost", flavour="none", progress=Ears())
-    assumed, others = Ears.heard
+    build(save(two, tmp_path / "n.onnx"), tmp_path / "n.trtpost", flavour="none", progress=ears)
+    assumed, others = ears.warned
     assert "ASSUMED" in assumed
     assert "'aux_logits'" in others
 
@@ -198,3 +212,92 @@ def test_a_missing_tensorrt_is_named_and_nothing_is_written(tmp_path, source, mo
     with pytest.raises(MissingPackageError, match=r"trtpost\[tensorrt\]"):
         build(source, tmp_path / "a.trtpost", flavour="tensorrt")
     assert not (tmp_path / "a.trtpost").exists()
+
+
+@pytest.fixture
+def photos(tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for index in range(3):
+        pixels = np.random.default_rng(index).integers(0, 256, (20, 30, 3), np.uint8)
+        Image.fromarray(pixels).save(folder / f"{index}.png")
+    return folder
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16", "int8"])
+def test_a_lower_precision_is_measured_and_recorded(tmp_path, source, photos, precision):
+    ears = Ears()
+    (photos / "damaged.png").write_bytes(b"\x89PNG")
+    bundle = build(
+        source,
+        tmp_path / "a.trtpost",
+        flavour="none",
+        precision=precision,
+        calibration=photos,
+        min_agreement=0.5,
+        progress=ears,
+    )
+    passport = load_bundle(bundle.path).passport
+    assert (passport.precision, passport.photos) == (precision, 3)
+    assert 0.5 <= passport.agreement <= 1
+    assert list(ears.steps) == ["convert", "locate", "bake", "precision", "bundle"]
+    assert f"{precision}; " in ears.steps["precision"]
+    assert "of 3 photos" in ears.steps["precision"]
+    assert [title for title, *_ in ears.told] == ["precision"] * (6 if precision == "int8" else 3)
+    assert sum("damaged.png" in text for text in ears.warned) == 1
+    types = {one.data_type for one in onnx.load(bundle.model).graph.initializer}
+    assert {"fp16": 10, "bf16": 16, "int8": 3}[precision] in types
+
+
+def test_without_photos_the_agreement_is_not_claimed(tmp_path, source):
+    ears = Ears()
+    passport = build(source, tmp_path / "a.trtpost", flavour="none", precision="fp16", progress=ears).passport
+    assert (passport.agreement, passport.mean_iou, passport.photos) == (None, None, 0)
+    assert any("only checked for NaN and infinities" in text for text in ears.warned)
+    assert "was not measured" in ears.steps["precision"]
+
+
+def test_too_little_agreement_fails_and_writes_nothing(tmp_path, photos):
+    close = save(nchw(k=1 + kernel(4) * 1e-4), tmp_path / "close.onnx")  # which class it is hangs on the last bits
+    with pytest.raises(ModelError, match="--min-agreement"):
+        build(close, tmp_path / "a.trtpost", flavour="none", precision="bf16", calibration=photos)
+    assert not (tmp_path / "a.trtpost").exists()
+
+
+def test_what_makes_a_rebuild_needless(tmp_path, source, photos):
+    settings = {"flavour": "none", "precision": "int8", "calibration": photos, "min_agreement": 0.0}
+    first = build(source, tmp_path / "a.trtpost", **settings).passport.request
+    photos = photos.rename(tmp_path / "moved")
+    settings["calibration"] = str(photos)
+    assert build(source, tmp_path / "a.trtpost", **settings).passport.request == first
+    (photos / "2.png").unlink()
+    assert build(source, tmp_path / "a.trtpost", **settings).passport.request != first
+
+
+def test_a_timing_cache_does_not_decide_the_bundle():
+    requests = {
+        _request("hash", BuildOptions(flavour="tensorrt", timing_cache=cache), "tensorrt", ())
+        for cache in (None, "a.cache", "b.cache")
+    }
+    assert len(requests) == 1
+    assert _request("hash", BuildOptions(flavour="tensorrt", workspace=64), "tensorrt", ()) not in requests
+
+
+def test_a_plan_of_another_precision_is_never_only_a_warning(tmp_path, source, monkeypatch):
+    def refuse(*_, **__):
+        raise PrecisionError("only 0 of 1")
+
+    monkeypatch.setattr("trtpost.builder.build_plan", refuse)
+    monkeypatch.setattr("trtpost.backends.tensorrt.flavour.check_builder", lambda *_: None)
+    monkeypatch.setattr("trtpost.backends.tensorrt.flavour.builder_here", lambda: ("tensorrt_rtx", ""))
+    with pytest.raises(PrecisionError):
+        build(source, tmp_path / "a.trtpost", precision="fp16")
+    assert not (tmp_path / "a.trtpost").exists()
+
+
+def test_labels_leave_nothing_to_a_kernel(tmp_path):
+    labels = net("a = ArgMax <axis = 1, keepdims = 0> (image)", "float[1,3,8,12] image", "int64[1,8,12] a")
+    with pytest.raises(SpecError, match="ends in labels"):
+        build(save(labels, tmp_path / "l.onnx"), tmp_path / "a.trtpost", flavour="tensorrt_rtx", post="kernel")
+    with pytest.raises(SpecError, match="ends in labels"):
+        BuildOptions(head="labels", post="kernel")
