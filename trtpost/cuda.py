@@ -96,7 +96,7 @@ def understood(doing: str) -> Iterator[None]:
 
 
 def _pycuda() -> Any:
-    return require("pycuda.driver", "tensorrt", "running a plan on the GPU")
+    return require("pycuda.driver", "gpu", "running a plan on the GPU")
 
 
 class Gpu:

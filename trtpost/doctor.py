@@ -33,7 +33,7 @@ def examine() -> list[Finding]:
         _package("tf2onnx", "converts TensorFlow models", "pip install 'trtpost[tf]'"),
         _package("tensorrt", "builds plans, on a machine with a GPU", "pip install 'trtpost[tensorrt]' there"),
         _package("tensorrt_rtx", "builds plans for RTX GPUs, with or without one", "pip install 'trtpost[rtx]'"),
-        _package("pycuda", "runs plans on the GPU", "pip install pycuda, which needs the CUDA toolkit"),
+        _package("pycuda", "runs plans on the GPU", "pip install 'trtpost[gpu]', which needs the CUDA toolkit"),
     ]
     if driver is None:
         findings.append(Finding("GPU driver", "no NVIDIA driver on this machine", False))

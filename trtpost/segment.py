@@ -16,8 +16,7 @@ from trtpost.backends.tensorrt.run import TensorRTEngine
 from trtpost.bundle import Bundle, load_bundle
 from trtpost.errors import BackendError, ImageError, SpecError
 from trtpost.image import Photo, check_photo, overlay, palette, read_photo, write_mask
-from trtpost.letterbox import letterboxed
-from trtpost.resample import bilinear
+from trtpost.pixels import pixels_of
 from trtpost.timing import Stopwatch, Timing
 
 PhotoLike = str | Path | bytes | NDArray[np.uint8]
@@ -168,18 +167,8 @@ class Segmenter:
 
     def _batch(self, photos: list[Photo]) -> NDArray[np.uint8]:
         """Photos of one size as the engine takes them, uint8 [N, h, w, C]; a fixed batch is filled with the last."""
-        pixels = np.stack([self._pixels(photo) for photo in photos])
-        missing = self.bundle.passport.located.batch - len(photos)
+        passport = self.bundle.passport
+        resized, logits_size = passport.post.size != "image", passport.located.logits_size
+        pixels = np.stack([pixels_of(photo, passport.pre, logits_size, resized=resized) for photo in photos])
+        missing = passport.located.batch - len(photos)
         return np.concatenate([pixels, np.repeat(pixels[-1:], missing, axis=0)]) if missing > 0 else pixels
-
-    def _pixels(self, photo: Photo) -> NDArray[np.uint8]:
-        """The photo as the engine takes it: at network resolution, or whole with size `image`."""
-        pre = self.bundle.passport.pre
-        if self.bundle.passport.post.size != "image" and photo.shape[:2] != (pre.height, pre.width):
-            if pre.fit == "letterbox":
-                photo = letterboxed(photo, (pre.height, pre.width), self.bundle.passport.located.logits_size)
-            else:
-                photo = np.rint(bilinear(photo, (pre.height, pre.width))).astype(np.uint8)
-        if pre.channels == "gray":
-            return np.asarray(Image.fromarray(photo).convert("L"))[..., None]
-        return photo

@@ -73,7 +73,7 @@ def obstacle(bundle: Bundle, machine: Machine) -> str | None:
             "update the NVIDIA driver"
         )
     if not machine.pycuda:
-        return "plans are run by pycuda, which is not installed: pip install pycuda (it needs the CUDA toolkit)"
+        return "plans are run by pycuda, which is not installed: pip install 'trtpost[gpu]' (it needs the CUDA toolkit)"
     return None
 
 
