@@ -13,7 +13,8 @@ from nets import kernel, nchw, net, nhwc, save
 
 from trtpost.backends.tensorrt import build as building
 from trtpost.backends.tensorrt.append import append_postprocess
-from trtpost.backends.tensorrt.build import Profile, Range, build_plan, ranges_of
+from trtpost.backends.tensorrt.build import Profile, Range, build_plan, name_parts, ranges_of
+from trtpost.backends.tensorrt.flavour import logger_of, strongly_typed
 from trtpost.backends.tensorrt.settings import Settings
 from trtpost.builder import build, describe_precision
 from trtpost.errors import BackendError, ModelError, PrecisionError
@@ -366,3 +367,22 @@ def test_real_models_build(converted, photos, tmp_path, monkeypatch, model, norm
 def check_plan(plan, precision):
     assert plan.layers["CONVOLUTION"] >= 50
     assert plan.precisions[precision] > sum(plan.precisions.values()) / 2
+
+
+def test_layers_tell_which_part_they_are_of():
+    trt = package("tensorrt_rtx")
+    model = nchw()
+    found = locate(model)
+    baked = bake(model, found, Pre(*found.input_size, mean=(1.0,)), Post(classes=4, layout=found.layout))
+    builder = trt.Builder(logger_of("tensorrt_rtx"))
+    network = builder.create_network(strongly_typed(trt))
+    parser = trt.OnnxParser(network, logger_of("tensorrt_rtx"))
+    assert parser.parse(baked.SerializeToString())
+    layers = [network.get_layer(index) for index in range(network.num_layers)]
+    name_parts(layers)
+    parts = [next(part for part in ("pre/", "network/", "post/") if part in layer.name) for layer in layers]
+    assert parts == sorted(parts, key=("pre/", "network/", "post/").index)
+    kinds = {part: {layer.type.name for layer, one in zip(layers, parts, strict=True) if one == part} for part in parts}
+    assert "CONVOLUTION" in kinds["network/"]
+    assert {"TOPK", "GATHER"} <= kinds["post/"]
+    assert len({layer.name for layer in layers}) == len(layers)

@@ -137,6 +137,7 @@ def _build(
         _append_plugin(network, *spec)
     network.name = name
     layers = [network.get_layer(index) for index in range(network.num_layers)]
+    name_parts(layers)
     precisions = precisions_of(layers)
     check_precision(precisions, settings.precision, flavour)
     config = builder.create_builder_config()
@@ -177,6 +178,20 @@ def _append_plugin(network: trt.INetworkDefinition, pre: Pre, post: Post) -> Non
     append_postprocess(
         network, logits, post, region=region, image=image if post.size == "image" else None, lowering="plugin"
     )
+
+
+def name_parts(layers: list[trt.ILayer]) -> None:
+    """Begin each layer's name with the part of the baked graph that it comes from: `pre/`, `network/` or `post/`.
+
+    The parser calls the layers of a function's body after the tensors in it, and its own helpers after nothing; whoever
+    times layers wants to know where they belong. Layers are in the order of the graph.
+    """
+    part = "pre/"
+    for layer in layers:
+        known = f"{layer.name} {layer.metadata}"  # metadata name the ONNX nodes, outermost last
+        part = next((one for one in ("post/", "network/", "pre/") if one in known), part)
+        if part not in layer.name:
+            layer.name = part + layer.name
 
 
 def precisions_of(layers: list[trt.ILayer]) -> dict[str, int]:
