@@ -44,7 +44,7 @@ plugins: setup ## compile the CUDA kernels to the PTX that the package carries
 .PHONY: test-standin
 test-standin: setup ## test the GPU runtime on a stand-in GPU, with the real pycuda
 	@echo "== building the stand-in GPU"
-	@$(BIN)/python tests/standin/build.py
+	@$(BIN)/python tests/standin/prepare.py
 	@$(BIN)/python -m pytest tests/standin
 
 .PHONY: bench

@@ -13,12 +13,11 @@ import pytest
 sys.path.insert(1, str(Path(__file__).parent))
 
 import control
+import prepare
 
-import build
-
-build.driver()
-if not build.pycuda_works():
-    raise pytest.UsageError("there is no pycuda: run `make test-standin`, or once `python tests/standin/build.py`")
+prepare.driver()
+if not prepare.pycuda_works():
+    raise pytest.UsageError("there is no pycuda: run `make test-standin`, or once `python tests/standin/prepare.py`")
 control.driver()
 
 
@@ -27,7 +26,7 @@ def our_kernels() -> None:
     """`plugins/cuda` as host code in place of the kernels, and the primary context that our runtime retains."""
     from trtpost import cuda
 
-    control.kernels(build.kernels())
+    control.kernels(prepare.kernels())
     cuda.gpu()  # until the process ends, so no test leaks it
 
 
