@@ -191,9 +191,9 @@ class Stream:
             kernel.function.prepared_async_call(grid, block, self._stream, *arguments)
 
     def close(self) -> None:
-        """Free the stream and its marks."""
+        """Free the stream and its marks, whatever state the device is in."""
         while self._events:
-            _ask("cuEventDestroy_v2", self._events.pop())
+            _library().cuEventDestroy_v2(self._events.pop())
         self._stream = None
 
 
@@ -275,8 +275,8 @@ class Graph:
         _ask("cuGraphLaunch", self._executable, ctypes.c_void_p(stream.handle))
 
     def close(self) -> None:
-        """Free it."""
-        _ask("cuGraphExecDestroy", self._executable)
+        """Free it, whatever state the device is in."""
+        _library().cuGraphExecDestroy(self._executable)
 
 
 @contextmanager

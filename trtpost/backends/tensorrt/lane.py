@@ -163,7 +163,6 @@ class Lane:
         self._general = None
         for buffer in (*self._buffers.values(), self._scratch):
             buffer.close()
-        self._buffers.clear()
         self._stream.close()
 
     # ---- memory ------------------------------------------------------------------------------------------------------
