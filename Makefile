@@ -5,7 +5,7 @@ BIN := .venv/bin
 
 .PHONY: help
 help: ## show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 .venv/installed: pyproject.toml CMakeLists.txt $(wildcard plugins/*/*)
 	@echo "== creating .venv and installing trtpost with TensorFlow and TensorRT for RTX (a minute or two)"
@@ -52,8 +52,8 @@ bench: setup ## logits to mask: ours against everything people use
 	@$(BIN)/trtpost bench post
 
 .PHONY: gpu-check
-gpu-check: ## on a machine with an NVIDIA GPU: kernel, engine and rivals, into docs/gpu-check.md (needs no setup)
-	@if test -x $(BIN)/python; then $(BIN)/python scripts/gpu_check.py; else $(PYTHON) scripts/gpu_check.py; fi
+gpu-check: ## on a machine with an NVIDIA GPU: kernel, engine and rivals, into docs/gpu-check.md; by $(PYTHON), needs no setup
+	@$(PYTHON) scripts/gpu_check.py
 
 .PHONY: lint
 lint: setup ## check style and types

@@ -8,6 +8,7 @@ and writes them as one table to docs/gpu-check.md. pycuda or CuPy is enough for 
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 import tempfile
@@ -79,26 +80,29 @@ class Launcher(Protocol):
 
 def main() -> int:
     """Run all stages; 1 if something was wrong."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     driver = cuda.driver()
     rows: list[Row] = []
     failed = False
     start = time.perf_counter()
     for letter, stage in (("a", device), ("b", kernel_stage), ("c", engine_stage), ("d", tensorflow_stage)):
+        print(f"({letter}) {(stage.__doc__ or '').splitlines()[0]}", flush=True)
         try:
             for row in stage():
                 rows.append(Row(letter, row.what, row.value, row.note))
                 print(f"({letter}) {row.what}: {row.value}  {row.note}", flush=True)
                 failed |= row.value.startswith("WRONG")
-        except Skipped as why:
-            rows.append(Row(letter, "skipped", str(why)))
-            print(f"({letter}) skipped: {why}", flush=True)
+        except (Skipped, ModuleNotFoundError) as why:
+            text = f"not installed: {why.name}" if isinstance(why, ModuleNotFoundError) else str(why)
+            rows.append(Row(letter, "skipped", text))
+            print(f"({letter}) skipped: {text}", flush=True)
         except Exception as error:  # one stage must not take the others' figures with it
             failed = True
             text = str(error) if isinstance(error, TrtpostError) else f"{type(error).__name__}: {reason(error)}"
             rows.append(Row(letter, "failed", text))
             print(f"({letter}) failed: {text}", file=sys.stderr, flush=True)
     if driver is None or not driver.devices:
-        print("nothing was run: write nothing", file=sys.stderr)
+        print("nothing was run, so docs/gpu-check.md is left as it is", file=sys.stderr)
         return 1
     lines = [
         f"# GPU check: {driver.devices[0].name}",

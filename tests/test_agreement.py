@@ -165,7 +165,7 @@ def test_the_first_tensor_that_goes_wrong_is_where_the_error_begins(monkeypatch,
     assert found.wrong.op == "Conv"
     assert found.wrong.error > 0.1 > found.wrong.before
     with pytest.raises(
-        ModelError, match=rf"keeps the class of \d+\.\d\d% of the pixels of 3 photos.*'{tensor}' \(Conv\)"
+        ModelError, match=rf"keeps the class of \d+\.\d+% of the pixels of 3 photos.*'{tensor}' \(Conv\)"
     ):
         check(found, "int8", 0.999)
 

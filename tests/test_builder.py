@@ -156,10 +156,31 @@ def test_a_plan_that_cannot_be_built_leaves_the_portable_engine(tmp_path, source
     monkeypatch.setattr("trtpost.builder.build_plan", refuse)
     monkeypatch.setattr("trtpost.backends.tensorrt.flavour.check_builder", lambda *_: None)
     monkeypatch.setattr("trtpost.backends.tensorrt.flavour.builder_here", lambda: ("tensorrt_rtx", ""))
-    assert build(source, tmp_path / "a.trtpost").plan is None
+    for _ in range(2):  # the second time it is tried again, and says again why there is none
+        ears = Ears()
+        assert build(source, tmp_path / "a.trtpost", progress=ears).plan is None
+        assert "no engine.plan" in ears.warned[-1]
+    with pytest.raises(BackendError, match="no such operator"):  # who chooses how a plan is built wants one
+        build(source, tmp_path / "c.trtpost", optimization_level=1)
     with pytest.raises(BackendError, match="no such operator"):
         build(source, tmp_path / "b.trtpost", flavour="tensorrt_rtx")
     assert not (tmp_path / "b.trtpost").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "warned"), [({}, True), ({"max_size": (512, 512)}, False), ({"post": "kernel"}, False)]
+)
+def test_memory_for_interpolated_logits_is_said(tmp_path, source, settings, warned):
+    ears = Ears()
+    build(
+        source,
+        tmp_path / "a.trtpost",
+        resize="bilinear",
+        flavour="tensorrt_rtx",
+        progress=ears,
+        **({"max_size": (16384, 16384)} | settings),
+    )
+    assert any("--post kernel" in one for one in ears.warned) == warned
 
 
 def test_external_weights_count_as_part_of_the_model(tmp_path):

@@ -17,7 +17,7 @@ from trtpost.spec import Post, Pre, parse_labels, parse_normalization, parse_pai
         ({"match": "opencv", "size": "image"}, "float64 index tables"),
         ({"size": (0, 5)}, "sides from 1"),
         ({"size": "big"}, "size must be"),
-        ({"head": "threshold", "classes": 3}, "make no sense"),
+        ({"head": "threshold", "classes": 3}, "has 2 classes"),
         ({"threshold": float("nan")}, "finite"),
         ({"head": "softmax"}, "head must be one of"),
         ({"layout": "HWC"}, "layout must be one of"),

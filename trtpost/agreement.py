@@ -5,6 +5,7 @@ Both networks run on the CPU, in the arithmetic that their types promise of a GP
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -158,13 +159,25 @@ def check(agreement: Agreement, precision: Precision, minimum: float) -> None:
     where = ""
     if wrong is not None:
         where = (
-            f"; the first tensor that goes wrong is '{wrong.tensor}' ({wrong.op}), {wrong.error:.0%} off where its "
-            f"inputs were {wrong.before:.0%} off"
+            f"; the first tensor that goes wrong is '{wrong.tensor}' ({wrong.op}), {wrong.error:.2g} off (root mean "
+            f"square, relative) where its inputs were {wrong.before:.2g} off"
         )
     raise ModelError(
-        f"--precision {precision} keeps the class of {agreement.share:.2%} of the pixels of {agreement.photos} photos, "
-        f"and {minimum:.2%} are asked for (--min-agreement){where}: {_REMEDIES[precision]}"
+        f"--precision {precision} keeps the class of {percent(agreement.share)} of the pixels of "
+        f"{counted(agreement.photos, 'photo')}, and {percent(minimum)} are asked for (--min-agreement){where}: "
+        f"{_REMEDIES[precision]}"
     )
+
+
+def percent(share: float) -> str:
+    """A share of 0..1 with two figures behind the point, four where it is close to all; never rounded up to that."""
+    digits = 4 if share > 0.999 else 2
+    return f"{math.floor(share * 10 ** (digits + 2)) / 10**digits:.{digits}f}%"
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 photo`, `2 photos`."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 _REMEDIES: dict[Precision, str] = {

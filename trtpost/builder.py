@@ -43,6 +43,18 @@ from trtpost.spec import Post, Pre, parse_normalization
 UNKNOWN_CLASSES = 1 << 16
 """Assumed of labels whose number the graph does not tell: the mask is then int32, which holds any of them."""
 
+PLACES = {
+    "native": "TensorRT's own layers make the mask",
+    "kernel": "it ends in logits, our kernel makes the mask",
+    "plugin": "our plugin makes the mask",
+}
+
+FEW_PHOTOS = 10
+"""With fewer, the ranges that int8 takes from them are chance."""
+
+LARGE = 2 << 30
+"""Bytes that one tensor of a plan may take without a warning."""
+
 BY_FLAG, ASSUMED, FROM_UNIT = "--normalize", "assumed", "the network goes on from 0..1"
 """Origins of a normalisation that may be worth a warning: the user, nobody, the network's own first arithmetic."""
 
@@ -89,7 +101,7 @@ def build(
     if kind == "onnx" and options.signature is not None:
         raise SpecError("--signature is for SavedModels; an ONNX model has none")
     request = _request(source_hash, options, flavour, photos)
-    if not force and (current := _up_to_date(path, request)) is not None:
+    if not force and (current := _up_to_date(path, request, flavour)) is not None:
         with progress.step("bundle") as step:
             step.result = f"{path} is up to date: nothing to do"
         return current
@@ -106,7 +118,7 @@ def build(
         try:
             plan, passport = _planned(baked, passport, flavour, options, progress)
         except BackendError as error:
-            if options.flavour != "auto" or isinstance(error, PrecisionError):
+            if options.wants_plan or isinstance(error, PrecisionError):
                 raise
             progress.warn(f"no engine.plan, the bundle holds the portable engine alone: {error}")
     with progress.step("bundle") as step:
@@ -219,8 +231,8 @@ def describe_precision(passport: Passport) -> str:
     if passport.agreement is None:
         return f"{passport.precision}; agreement with the source model was not measured"
     return (
-        f"{passport.precision}; {passport.agreement:.2%} of the pixels of {passport.photos} photos have the same class "
-        f"as before, mean IoU {passport.mean_iou:.4f}"
+        f"{passport.precision}; {agreement.percent(passport.agreement)} of the pixels of "
+        f"{agreement.counted(passport.photos, 'photo')} have the same class as before, mean IoU {passport.mean_iou:.4f}"
     )
 
 
@@ -263,13 +275,15 @@ def _request(source_hash: str, options: BuildOptions, flavour: str | None, photo
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
 
 
-def _up_to_date(path: Path, request: str) -> Bundle | None:
+def _up_to_date(path: Path, request: str, flavour: str | None) -> Bundle | None:
     if not path.exists():
         return None
     try:
         bundle = load_bundle(path)
     except BundleError:
         return None  # damaged, of another version, or something else: writing the new one will tell
+    if flavour in flavours.FLAVOURS and bundle.passport.plan is None:
+        return None  # it failed the last time; whoever asks again wants it tried again, or at least to be told why
     return bundle if bundle.passport.request == request else None
 
 
@@ -402,6 +416,11 @@ def _lowered(
         step.result = describe_precision(passport)
     for reason in skipped:
         progress.warn(f"a photo of --calibration is left out: {reason}")
+    if precision == "int8" and found.photos < FEW_PHOTOS:
+        progress.warn(
+            f"int8 was calibrated on {agreement.counted(found.photos, 'photo')}, and measured on the same: "
+            "give some dozen like those that it will see"
+        )
     if found.share is None:
         progress.warn(
             f"{precision} was only checked for NaN and infinities, not compared with the model's own precision: "
@@ -414,6 +433,12 @@ def _planned(
     baked: onnx.ModelProto, passport: Passport, flavour: str, options: BuildOptions, progress: Progress
 ) -> tuple[bytes, Passport]:
     """The plan of a baked graph, and the passport with what is to be known of it."""
+    if options.post == "native" and (size := _interpolated(passport)) > LARGE:
+        height, width = passport.max_size
+        progress.warn(
+            f"bilinear by TensorRT's own layers reserves memory for the interpolated logits, {size / 2**30:.0f} GiB "
+            f"for masks of {height}x{width}: --post kernel needs none, a smaller --max-size less"
+        )
     with progress.step("build") as step:
         plan, facts = build_plan(
             baked,
@@ -427,10 +452,19 @@ def _planned(
         )
         step.result = (
             f"{facts.flavour} {facts.version}: {sum(facts.layers.values())} layers; "
-            f"{describe_precisions(facts.precisions)}; "
+            f"{describe_precisions(facts.precisions)}; {PLACES[facts.post]}; "
             f"{len(plan) / 1e6:.1f} MB plan for compute capability {', '.join(facts.target)}"
         )
     return plan, replace(passport, plan=facts)
+
+
+def _interpolated(passport: Passport) -> int:
+    """Bytes of the logits at the size of the largest mask, where TensorRT interpolates them."""
+    post, (height, width) = passport.post, passport.max_size
+    if post.resize != "bilinear":
+        return 0
+    channels = 1 if post.head == "threshold" else post.classes
+    return passport.max_batch * channels * height * width * (2 if passport.precision in ("fp16", "bf16") else 4)
 
 
 def _profile(passport: Passport) -> Profile:

@@ -228,7 +228,7 @@ def _embedded_passport(path: Path) -> Passport:
     try:
         model = onnx.load(path, load_external_data=False)
     except Exception:  # protobuf raises its own types
-        raise BundleError(f"{path} is neither an engine bundle nor a baked ONNX model") from None
+        raise BundleError(f"{path} is neither an engine bundle (a folder) nor a baked ONNX model") from None
     text = metadata(model).get("passport")
     if text is None:
         raise BundleError(f"{path} was not baked by trtpost: run `trtpost build {path}` first")

@@ -191,7 +191,7 @@ def build(
         optimization_level=optimization_level,
         timing_cache=timing_cache,
         hardware_compatibility=hardware_compatibility,  # type: ignore[arg-type]
-        compute_capabilities=tuple(compute_capabilities.split(",")) if compute_capabilities else (),
+        compute_capabilities=tuple(map(str.strip, compute_capabilities.split(","))) if compute_capabilities else (),
     )
     bundle = builder.build(model, output, options, progress=_progress(), force=force)
     print(builder.next_step(bundle, flavour))
@@ -224,7 +224,7 @@ def infer(
             outcomes, seconds = inference.run_all(segmenter, jobs, repeat=repeat, done=advance)
         name, note, assumed = segmenter.engine, segmenter.note, segmenter.bundle.passport.normalization == ASSUMED
     if as_json:
-        print(inference.to_json(path, name, warm_up, outcomes, seconds, layers))
+        print(inference.to_json(path, segmenter, warm_up, outcomes, seconds, layers))
     else:
         print(f"engine {path} on {name}; warm-up {warm_up:.1f} ms, not counted below")
         if note:

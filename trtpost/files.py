@@ -22,7 +22,7 @@ def existing_file(path: Path, kind: str, error: type[TrtpostError]) -> Path:
         if not path.exists():
             raise error(f"no such {kind}: {path}")
         if path.is_dir():
-            raise error(f"{path} is a folder, not {article} {kind}")
+            raise error(f"{path} is a folder, not {article} {kind}: name files in it")
         if not path.is_file():
             raise error(f"{path} is not a regular file, so it cannot be {article} {kind}")
         if path.stat().st_size == 0:

@@ -183,8 +183,8 @@ def _run_once(segmenter: Segmenter, job: Job) -> tuple[Result, Timing]:
 
 
 def to_json(
-    bundle: Path,
-    engine: str,
+    path: Path,
+    segmenter: Segmenter,
     warm_up: float,
     outcomes: Sequence[Outcome],
     seconds: float,
@@ -193,8 +193,10 @@ def to_json(
     """All outcomes for programs; times in milliseconds, but `seconds` of everything."""
     return json.dumps(
         {
-            "bundle": str(bundle),
-            "engine": engine,
+            "bundle": str(path),
+            "engine": segmenter.engine,
+            "backend": segmenter.backend,
+            "precision": segmenter.bundle.passport.precision,
             "warm_up_ms": round(warm_up, 3),
             "seconds": round(seconds, 3),
             "photos": [_entry(outcome) for outcome in outcomes],

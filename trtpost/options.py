@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from trtpost.backends.tensorrt import flavour as flavours
@@ -106,6 +106,8 @@ class BuildOptions:
                     )
         if self.min_agreement is not None and not 0 <= self.min_agreement <= 1:
             raise SpecError(f"min agreement must be from 0 to 1, not {self.min_agreement}")
+        if self.min_agreement is not None and self.calibration is None:
+            raise SpecError("--min-agreement is measured on photos: give a folder of them with --calibration")
         if self.post != "native" and self.head == "labels":
             raise SpecError(ONLY_NATIVE)
         if self.lowering not in LOWERINGS:
@@ -131,6 +133,11 @@ class BuildOptions:
             object.__setattr__(self, "threshold", float(self.threshold))  # numpy's floats do not go into JSON
         if self.normalize is not None:
             parse_normalization(self.normalize)
+
+    @property
+    def wants_plan(self) -> bool:
+        """True where a bundle without a plan would not be what was asked for."""
+        return self.flavour in flavours.FLAVOURS or replace(self.settings, precision="fp32") != Settings()
 
     @property
     def settings(self) -> Settings:

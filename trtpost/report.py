@@ -11,19 +11,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from trtpost.bench.post import Report, Row
-from trtpost.builder import describe_located, describe_precision, describe_precisions, describe_spec
+from trtpost.builder import PLACES, describe_located, describe_precision, describe_precisions, describe_spec
 from trtpost.bundle import Bundle
 from trtpost.doctor import Finding
 from trtpost.graph.locate import Located
 from trtpost.graph.model import DOMAIN, opset_of
 from trtpost.graph.postprocess import NODE
 from trtpost.timing import STAGE_NAMES, Summary, Timing
-
-POSTS = {
-    "native": "TensorRT's own layers make the mask",
-    "kernel": "it ends in logits, our kernel makes the mask",
-    "plugin": "our plugin makes the mask",
-}
 
 
 def timing_table(rows: Sequence[tuple[str, Timing | Summary]]) -> Group:
@@ -112,14 +106,16 @@ def bundle_facts(bundle: Bundle) -> list[tuple[str, str]]:
         ),
     ]
     facts.append(("precision", describe_precision(passport)))
-    if passport.plan:
+    if passport.plan and bundle.plan is None:
+        facts.append(("plan", "in the bundle's folder, which this file was taken out of"))
+    elif passport.plan:
         plan = passport.plan
         more = {"none": "", "ampere+": " and all newer than 8.0", "same": " on any GPU of it"}
         facts += [
             (
                 "plan",
                 f"{plan.flavour} {plan.version}, compute capability {', '.join(plan.target)}"
-                f"{more[plan.hardware_compatibility]}; {POSTS[plan.post]}",
+                f"{more[plan.hardware_compatibility]}; {PLACES[plan.post]}",
             ),
             ("", f"masks up to {passport.max_size[0]}x{passport.max_size[1]}"),
             ("", describe_precisions(plan.precisions)),

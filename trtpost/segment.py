@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -71,6 +72,11 @@ class Segmenter:
         self._closed = False
 
     @property
+    def backend(self) -> str:
+        """`tensorrt` or `onnxruntime`."""
+        return self._engine.backend
+
+    @property
     def engine(self) -> str:
         """What runs the bundle, for people."""
         return self._engine.name
@@ -119,14 +125,25 @@ class Segmenter:
             SpecError: the engine is not a TensorRT plan.
         """
         if not isinstance(self._engine, TensorRTEngine):
-            raise SpecError(f"layers are timed by TensorRT, but this bundle runs on {self.engine}")
+            raise SpecError(
+                f"layers are timed by TensorRT, but this bundle runs on {self.engine}: "
+                "--backend tensorrt says what keeps its plan from running here"
+            )
         array, _ = self._decode(photo)
         return self._engine.profile(self._batch([array]), (array.shape[0], array.shape[1]))
 
     def _decode(self, photo: PhotoLike) -> tuple[Photo, Timing]:
         watch = Stopwatch()
         with watch("decode"):
-            array = check_photo(photo) if isinstance(photo, np.ndarray) else read_photo(photo)
+            if isinstance(photo, np.ndarray):
+                array = check_photo(photo)
+            elif isinstance(photo, str | bytes | os.PathLike):
+                array = read_photo(photo)
+            else:
+                raise ImageError(
+                    f"a photo must be a path, an image file's bytes or a uint8 array [H, W, 3], not a "
+                    f"{type(photo).__name__}; for a Pillow image: np.asarray(image.convert('RGB'))"
+                )
         self._check_size(array)
         return array, watch.timing
 

@@ -127,7 +127,9 @@ class Post:
                 "labels cannot be interpolated: use resize 'nearest', or name the tensor before the model's own ArgMax "
                 "with --logits"
             )
-        if self.classes < 1 or (self.head == "threshold" and self.classes != 2):
+        if self.head == "threshold" and self.classes != 2:
+            raise SpecError(f"head 'threshold' has 2 classes, below and above it, not {self.classes}")
+        if self.classes < 1:
             raise SpecError(f"{self.classes} classes make no sense for head '{self.head}'")
         object.__setattr__(self, "threshold", float(self.threshold))
         if not abs(self.threshold) <= 4e37:  # within the limit of interpolation, see trtpost.resample

@@ -21,6 +21,7 @@ class Engine(Protocol):
     """What every runtime offers."""
 
     name: str
+    backend: str
 
     def run(self, pixels: NDArray[np.uint8], size: tuple[int, int], watch: Stopwatch) -> NDArray[Any]:
         """Pixels uint8 [N, h, w, C] (any h, w with size `image`) to masks [N, H, W] of photos of the given size."""
@@ -49,7 +50,7 @@ def choose(bundle: Bundle, backend: str = "auto", threads: int | None = None) ->
         SpecError: there is no such backend.
     """
     if backend not in BACKENDS:
-        raise SpecError(f"backend must be one of {', '.join(BACKENDS)}, not '{backend}'")
+        raise SpecError(f"backend must be auto, tensorrt (the GPU) or onnxruntime (the CPU), not '{backend}'")
     if backend == "tensorrt":
         return Choice(TensorRTEngine(bundle), None)
     note = None

@@ -39,6 +39,7 @@ class OnnxRuntimeEngine:
     def __init__(self, bundle: Bundle, threads: int | None = None) -> None:
         import onnxruntime
 
+        self.backend = "onnxruntime"
         self._pre, self._post, self._threads = bundle.passport.pre, bundle.passport.post, threads
         self._logits_size = bundle.passport.located.logits_size
         options = onnxruntime.SessionOptions()

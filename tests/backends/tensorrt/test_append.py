@@ -199,6 +199,15 @@ def test_every_convention_builds(trt):
         assert builder.build_serialized_network(network, config) is not None, (post, logger_of("tensorrt_rtx").last())
 
 
+def test_more_numbers_than_int32_counts(trt):
+    builder, network, _mask = appended(trt, Post(classes=33, resize="bilinear"), np.zeros((1, 33, 8, 8), np.float32))
+    profile = profile_of(builder, network)
+    profile.set_shape_input("output_size", (1, 1), (300, 400), (8192, 8192))  # 33 x 8192 x 8192 > 2^31
+    config = builder.create_builder_config()
+    config.add_optimization_profile(profile)
+    assert builder.build_serialized_network(network, config) is not None
+
+
 def profile_of(builder, network):
     profile = builder.create_optimization_profile()
     for index in range(network.num_inputs):

@@ -84,5 +84,5 @@ def test_backends_are_chosen_and_refused_by_name(portable):
     assert note is None
     with pytest.raises(BackendError, match="holds no TensorRT plan"):
         choose(portable, "tensorrt")
-    with pytest.raises(SpecError, match="auto, tensorrt, onnxruntime, not 'cuda'"):
+    with pytest.raises(SpecError, match=r"tensorrt \(the GPU\) or onnxruntime \(the CPU\), not 'cuda'"):
         choose(portable, "cuda")

@@ -136,7 +136,8 @@ def _labels(layers: Layers, source: trt.ITensor, post: Post) -> trt.ITensor:
         threshold = layers.constant("threshold/value", np.full((1, 1, 1, 1), post.threshold, np.float32))
         above = layers.elementwise("threshold", value, threshold, layers.operations.GREATER)
         return layers.without_axis("labels", layers.cast("threshold/int32", above, layers.types.INT32), axis)
-    return layers.without_axis("labels", layers.best("argmax", source, axis), axis)
+    best = layers.without_axis("labels/int64", layers.best("argmax", source, axis), axis)
+    return layers.cast("labels", best, layers.types.INT32)
 
 
 def _cropped(layers: Layers, logits: trt.ITensor, post: Post, inside: trt.ITensor) -> trt.ITensor:

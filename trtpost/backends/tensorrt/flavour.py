@@ -145,7 +145,7 @@ def _compute_capabilities(trt: Any, flavour: str, settings: Settings) -> dict[st
         if one not in known:
             raise BackendError(
                 f"{flavour} {trt.__version__} does not compile for compute capability {one}: "
-                f"choose from {', '.join(known)}"
+                f"choose from {', '.join(known)}, or build with the full TensorRT on such a GPU"
             )
     return {one: known[one] for one in settings.compute_capabilities}
 

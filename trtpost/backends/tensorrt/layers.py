@@ -137,8 +137,13 @@ class Layers:
         return self._output(name, layer)
 
     def best(self, name: str, tensor: trt.ITensor, axis: int) -> trt.ITensor:
-        """int32 index of the largest value along `axis`, which stays, with length 1."""
-        return self._output(name, self.network.add_topk(tensor, self._top.MAX, 1, 1 << axis), 1)
+        """int64 index of the largest value along `axis`, which stays, with length 1.
+
+        int64 at once, as the ONNX parser has it: TensorRT for RTX counts tensors of 2^31 numbers and more in int64, and
+        then builds nothing from indices that go on as int32.
+        """
+        index = self._output(f"{name}/int32", self.network.add_topk(tensor, self._top.MAX, 1, 1 << axis), 1)
+        return self.cast(name, index, self.types.INT64)
 
     def without_axis(self, name: str, tensor: trt.ITensor, axis: int) -> trt.ITensor:
         """The tensor without an axis of length 1."""

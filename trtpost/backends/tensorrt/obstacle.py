@@ -44,7 +44,9 @@ def this_machine() -> Machine:
 def obstacle(bundle: Bundle, machine: Machine) -> str | None:
     """Why the machine cannot run the bundle's plan, and what to do about it; None: nothing stands in the way."""
     plan = bundle.passport.plan
-    if plan is None or bundle.plan is None:
+    if plan is not None and bundle.plan is None:
+        return f"{bundle.path} is the graph without its plan, which is in the bundle's folder: give the folder"
+    if plan is None:
         return f"{bundle.path} holds no TensorRT plan: build it with TensorRT installed (trtpost doctor says how)"
     driver = machine.driver
     if driver is None:

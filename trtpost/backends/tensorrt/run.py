@@ -41,6 +41,7 @@ class TensorRTEngine:
         plan, path = bundle.passport.plan, bundle.plan
         assert plan is not None
         assert path is not None
+        self.backend = "tensorrt"
         self._passport = bundle.passport
         self._lock, self._slots, self._count = Lock(), BoundedSemaphore(lanes), lanes
         with cuda.gpu().current():
