@@ -3,7 +3,7 @@
 (a) the device, and how fast it copies; (b) the CUDA kernel against the CPU kernel on every pixel, and its time against
 PyTorch, CuPy and the speed of memory; (c) an engine built and run: equality with ONNX Runtime, times of its stages, the
 share of post-processing, what a CUDA graph gains; (d) the usual TensorFlow pipeline on the same GPU. Prints its lines
-and writes them as one table to docs/gpu-check.md. pycuda or CuPy is enough for (a) and (b); nothing need be installed.
+and writes them as one table to docs/gpu-check.md. NumPy and pycuda or CuPy are enough for (a) and (b).
 """
 
 from __future__ import annotations
@@ -111,9 +111,13 @@ def main() -> int:
         "",
         "| | | | |",
         "|---|---|---|---|",
-        *(f"| {row.stage} | {row.what} | {row.value} | {row.note} |" for row in rows),
+        *(
+            "| " + " | ".join(cell.replace("|", "/") for cell in (row.stage, row.what, row.value, row.note)) + " |"
+            for row in rows
+        ),
     ]
     target = ROOT / "docs" / "gpu-check.md"
+    target.parent.mkdir(exist_ok=True)
     target.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(f"wrote {target.relative_to(ROOT)}")
     return int(failed)

@@ -322,3 +322,14 @@ def test_labels_leave_nothing_to_a_kernel(tmp_path):
         build(save(labels, tmp_path / "l.onnx"), tmp_path / "a.trtpost", flavour="tensorrt_rtx", post="kernel")
     with pytest.raises(SpecError, match="ends in labels"):
         BuildOptions(head="labels", post="kernel")
+
+
+def test_weights_that_are_no_numbers_are_said(tmp_path):
+    spoilt = kernel(4).copy()
+    spoilt[0, 0, 0, 0] = np.nan
+    text = ("logits = Conv (image, k)", "float[1,3,8,12] image", "float[1,4,8,12] logits")
+    source, ears = save(net(*text, k=spoilt), tmp_path / "nan.onnx"), Ears()
+    build(source, tmp_path / "a.trtpost", flavour="none", normalize="signed", progress=ears)
+    assert ears.warned == ["weight 'k' holds NaN or infinities, so the mask is likely to be wrong everywhere"]
+    with pytest.raises(ModelError, match="weight 'k' holds NaN"):
+        build(source, tmp_path / "b.trtpost", flavour="none", normalize="signed", precision="fp16")

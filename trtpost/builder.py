@@ -33,7 +33,7 @@ from trtpost.errors import BackendError, BundleError, ModelError, PrecisionError
 from trtpost.graph.bake import bake, inlined, with_input_size
 from trtpost.graph.locate import Located, input_of, locate
 from trtpost.graph.model import external_files, load_model, metadata, normalized, understood
-from trtpost.graph.reduce import network_inputs, reduced
+from trtpost.graph.reduce import network_inputs, reduced, spoilt_weights
 from trtpost.image import class_name
 from trtpost.options import MIN_AGREEMENT, ONLY_NATIVE, BuildOptions, options_from, region_for
 from trtpost.packages import installed_version
@@ -148,6 +148,8 @@ def _baked(
         step.result = describe_spec(pre, post, origin)
     for warning in doubts(located, pre, origin):
         progress.warn(warning)
+    for name in spoilt_weights(baked)[:1]:
+        progress.warn(f"weight '{name}' holds NaN or infinities, so the mask is likely to be wrong everywhere")
     return (
         loaded,
         baked,

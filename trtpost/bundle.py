@@ -61,6 +61,10 @@ class Plan:
     post: Place = "native"
     hardware_compatibility: Compatibility = "none"
 
+    def __post_init__(self) -> None:
+        if self.flavour not in ("tensorrt", "tensorrt_rtx"):
+            raise SpecError(f"there is no flavour '{self.flavour}' of TensorRT")
+
 
 @dataclass(frozen=True)
 class Passport:

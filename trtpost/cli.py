@@ -39,33 +39,43 @@ def main() -> None:
             app()
         finally:
             sys.stdout.flush()
-    except Interrupted as end:
-        if end.code == 128 + signal.SIGINT:
-            print("trtpost: interrupted", file=sys.stderr, flush=True)
-        os._exit(end.code)  # everything is cleaned up, and native code in another thread would hold the process
-    except TrtpostError as error:
+    except BaseException as error:
+        if _received:  # native code may have made another fault of the interrupt, while it was being imported say
+            _end(_received[0])
+        if not isinstance(error, (TrtpostError, OSError)):
+            raise
+        _tell(error)
+
+
+def _tell(error: TrtpostError | OSError) -> NoReturn:
+    """A fault that the user can mend, as a sentence."""
+    if isinstance(error, TrtpostError):
         _fail(str(error))
-    except OSError as error:
-        # the reader has gone or the disk is full: silence the interpreter's own complaint at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        if not isinstance(error, BrokenPipeError):
-            where = f" {error.filename}" if error.filename else ""
-            _fail(f"cannot read or write{where}: {error.strerror or error}")
-        sys.exit(1)
+    # the reader has gone or the disk is full: silence the interpreter's own complaint at exit
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if not isinstance(error, BrokenPipeError):
+        where = f" {error.filename}" if error.filename else ""
+        _fail(f"cannot read or write{where}: {error.strerror or error}")
+    sys.exit(1)
 
 
-class Interrupted(SystemExit):
-    """A signal that ends the process, as an exception, so that children are ended and files cleaned up."""
-
-    code: int
+_received: list[int] = []
+"""The signals that have ended this process."""
 
 
 def _terminated(number: int, _: object) -> NoReturn:
-    raise Interrupted(128 + number)
+    _received.append(number)
+    raise SystemExit  # an exception, so that children are ended and files cleaned up
+
+
+def _end(number: int) -> NoReturn:
+    if number == signal.SIGINT:
+        print("trtpost: interrupted", file=sys.stderr, flush=True)
+    os._exit(128 + number)  # everything is cleaned up, and native code in another thread would hold the process
 
 
 def _fail(message: str) -> NoReturn:
-    print(f"trtpost: {message}", file=sys.stderr)
+    print(f"trtpost: {' '.join(message.splitlines())}", file=sys.stderr)  # names of files may hold line breaks
     sys.exit(1)
 
 
@@ -240,7 +250,7 @@ def infer(
             if one.error is None:
                 print(one.describe())
             else:
-                print(f"trtpost: {one.error}", file=sys.stderr)
+                print(f"trtpost: {' '.join(one.error.splitlines())}", file=sys.stderr)
         if len(done) > 1 and repeat == 1:
             print(f"{len(done)} photos in {seconds:.2f} s: {len(done) / seconds:.1f} a second")
     if any(one.error for one in outcomes):

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -92,7 +93,7 @@ def understood(doing: str) -> Iterator[None]:
             "(--max-size, --max-batch)"
         ) from None
     except driver.Error as error:
-        raise BackendError(f"the GPU failed at {doing}: {reason(error)}") from None
+        raise BackendError(f"the GPU failed at {doing}: {reason(error).removesuffix(' -')}") from None
 
 
 def _pycuda() -> Any:
@@ -122,7 +123,11 @@ class Gpu:
             self._context.push()
         try:
             yield
-        finally:
+        except BaseException:
+            with suppress(self._driver.Error):  # the fault above is the one to tell
+                self._driver.Context.pop()
+            raise
+        with understood("switching back from its context"):
             self._driver.Context.pop()
 
 
@@ -150,10 +155,14 @@ class Stream:
         self.handle = int(self._stream.handle)
         self.is_captured = False
         self._events: list[ctypes.c_void_p] = []
-        for _ in range(marks):
-            event = ctypes.c_void_p()
-            _ask("cuEventCreate", ctypes.byref(event), ctypes.c_uint(0))
-            self._events.append(event)
+        try:
+            for _ in range(marks):
+                event = ctypes.c_void_p()
+                _ask("cuEventCreate", ctypes.byref(event), ctypes.c_uint(0))
+                self._events.append(event)
+        except BaseException:
+            self.close()
+            raise
 
     def mark(self, index: int) -> None:
         """Note the time at which the stream's work comes by here; in a graph, each time that it is launched."""
@@ -218,7 +227,7 @@ class Buffer:
         if moved:
             self.close()
             driver = _pycuda()
-            with understood(f"{size / 1e6:.0f} MB"):
+            with understood(f"{max(size / 1e6, 0.01):.2f} MB of memory"):
                 self._device = driver.mem_alloc(size)
                 if self._on_host:
                     self._pinned = driver.pagelocked_empty(size, np.uint8)
@@ -288,24 +297,44 @@ def captured(stream: Stream) -> Iterator[list[Graph]]:
     """
     handle, graph, executable = ctypes.c_void_p(stream.handle), ctypes.c_void_p(), ctypes.c_void_p()
     result: list[Graph] = []
-    _ask("cuStreamBeginCapture_v2", handle, ctypes.c_int(_CAPTURE_THREAD_LOCAL))
-    stream.is_captured = True
+    library = _library()
     try:
+        stream.is_captured = _captures.under_way = True
+        _ask("cuStreamBeginCapture_v2", handle, ctypes.c_int(_CAPTURE_THREAD_LOCAL))
         yield result
-    except BaseException:
+        _ask("cuStreamEndCapture", handle, ctypes.byref(graph))
         stream.is_captured = False
-        # ends the capture, which has been spoilt; whatever it says, the fault above is the one to tell
-        _library().cuStreamEndCapture(handle, ctypes.byref(graph))
-        if graph:
-            _library().cuGraphDestroy(graph)
-        raise
-    stream.is_captured = False
-    _ask("cuStreamEndCapture", handle, ctypes.byref(graph))
-    try:
         _ask("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, ctypes.c_ulonglong(0))
-    finally:
-        _ask("cuGraphDestroy", graph)
-    result.append(Graph(executable))
+        result.append(Graph(executable))
+    finally:  # whatever these calls say, a fault above is the one to tell
+        if stream.is_captured:
+            library.cuStreamEndCapture(handle, ctypes.byref(graph))
+        if graph:
+            library.cuGraphDestroy(graph)
+        if executable and not result:
+            library.cuGraphExecDestroy(executable)
+        stream.is_captured = _captures.under_way = False
+        while _captures.later:
+            _captures.later.pop()()
+
+
+class _Captures(threading.local):
+    """What this thread is doing: no memory may be freed by a thread that records a graph."""
+
+    def __init__(self) -> None:
+        self.under_way = False
+        self.later: list[Callable[[], None]] = []
+
+
+_captures = _Captures()
+
+
+def outside_captures(free: Callable[[], None]) -> None:
+    """Run `free` now or, where this thread is recording a graph, after that: garbage may be collected anywhere."""
+    if _captures.under_way:
+        _captures.later.append(free)
+    else:
+        free()
 
 
 _CAPTURE_THREAD_LOCAL = 1

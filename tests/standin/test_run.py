@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import gc
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import control
 import numpy as np
+import onnx
+import onnx.parser
 import pytest
 from conftest import in_threads
 from nets import nchw, nhwc, save
 from tensorrt import standin
 
-from trtpost import Segmenter
+from trtpost import Segmenter, cuda
 from trtpost.backends.tensorrt import lane
 from trtpost.backends.tensorrt.run import TensorRTEngine
 from trtpost.builder import build
@@ -238,6 +241,117 @@ def test_closing_waits_for_calls_under_way(bundle_of):
             assert "closed" in str(error)  # noqa: PT017
 
     in_threads(4, work)
+
+
+def test_closing_from_two_threads_and_closing_interrupted(bundle_of, monkeypatch):
+    segmenter = Segmenter(bundle_of())
+    entered, go_on, finish = threading.Event(), threading.Event(), lane.Lane._finish
+
+    def slow(*arguments):
+        entered.set()
+        go_on.wait(20)
+        return finish(*arguments)
+
+    monkeypatch.setattr(lane.Lane, "_finish", slow)
+    call = threading.Thread(target=lambda: segmenter(photo()))
+    call.start()
+    assert entered.wait(20)
+    wait = segmenter._engine._state.wait
+    monkeypatch.setattr(segmenter._engine._state, "wait", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        segmenter.close()
+    monkeypatch.setattr(segmenter._engine._state, "wait", wait)
+    closers = [threading.Thread(target=segmenter.close) for _ in range(3)]
+    for closer in closers:
+        closer.start()
+    go_on.set()
+    for one in (call, *closers):
+        one.join(20)
+        assert not one.is_alive()
+
+
+def test_garbage_of_one_engine_while_another_records_a_graph(bundle_of, monkeypatch):
+    bundle = bundle_of(post="kernel")
+    garbage = [Segmenter(bundle)]
+    for _ in range(3):
+        garbage[0](photo())
+    with Segmenter(bundle) as segmenter:
+        segmenter(photo())
+        mark = cuda.Stream.mark
+
+        def collecting(stream, index):
+            if stream.is_captured:
+                garbage.clear()
+                gc.collect()
+            mark(stream, index)
+
+        monkeypatch.setattr(cuda.Stream, "mark", collecting)
+        (expected,) = on_cpu(bundle, photo())
+        for _ in range(3):
+            np.testing.assert_array_equal(segmenter(photo()).mask, expected)
+        assert not garbage
+        assert control.work().graph_launches >= 2  # of both
+        assert control.work().broken_captures == 0
+
+
+@pytest.mark.parametrize(
+    ("function", "after"), [("cuEventCreate", 0), ("cuEventCreate", 3), ("cuStreamCreate", 0), ("cuMemAlloc_v2", 0)]
+)
+def test_a_lane_that_cannot_be_made_leaves_nothing(bundle_of, function, after):
+    with Segmenter(bundle_of()) as segmenter:
+        for _ in range(3):
+            control.fail(function, control.OUT_OF_MEMORY, after=after, times=2)
+            with pytest.raises(BackendError):
+                segmenter(photo())
+            control.reset()
+        assert control.alive().events == control.alive().streams == 0
+        segmenter(photo())
+
+
+STRANGERS = {
+    "two outputs": """(uint8[1,8,12,3] image) => (uint8[1,8,12] mask, uint8[1,8,12] more) {
+        mask = ReduceMax <keepdims = 0, axes = [3]> (image)
+        more = Identity (mask)
+    }""",
+    "another input": """(uint8[1,8,12,3] picture) => (uint8[1,8,12] mask) {
+        mask = ReduceMax <keepdims = 0, axes = [3]> (picture)
+    }""",
+    "float pixels": """(float[1,8,12,3] image) => (float[1,8,12] mask) {
+        mask = ReduceMax <keepdims = 0, axes = [3]> (image)
+    }""",
+    "flat logits": """(uint8[1,8,12,3] image) => (float[1,288] logits) {
+        f = Cast <to = 1> (image)
+        logits = Flatten (f)
+    }""",
+    "whole logits": """(uint8[1,8,12,3] image) => (int32[1,8,12,3] logits) { logits = Cast <to = 6> (image) }""",
+    "too few classes": """(uint8[1,8,12,3] image) => (float[1,8,12,3] logits) { logits = Cast <to = 1> (image) }""",
+}
+
+
+@pytest.mark.parametrize("text", STRANGERS.values(), ids=STRANGERS)
+def test_a_plan_that_is_not_the_bundle_s_is_refused(bundle_of, text):
+    bundle = bundle_of()
+    bundle.plan.write_bytes(
+        standin.plan(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> stranger {text}'))
+    )
+    with pytest.raises(BackendError, match="not the plan of this bundle"):
+        TensorRTEngine(bundle)
+    with Segmenter(bundle) as segmenter:
+        assert segmenter.backend == "onnxruntime"
+        assert "not the plan" in segmenter.note
+
+
+def test_a_plan_of_another_model_is_known_by_its_name(bundle_of):
+    mine, other = bundle_of(), bundle_of(nchw(), resize="bilinear")
+    for bundle, name, fits in ((mine, mine, True), (mine, other, False)):
+        model = load_model(bundle.model)
+        model.graph.name = name.passport.to_name(4095)
+        bundle.plan.write_bytes(standin.plan(model))
+        if fits:
+            TensorRTEngine(bundle).close()
+        else:
+            with pytest.raises(BackendError, match="not the plan of this bundle"):
+                TensorRTEngine(bundle)
 
 
 def test_other_contexts_of_the_process_stay_current(bundle_of):

@@ -11,7 +11,7 @@ from trtpost.backends.onnxruntime import OnnxRuntimeEngine
 from trtpost.backends.tensorrt.obstacle import obstacle, this_machine
 from trtpost.backends.tensorrt.run import TensorRTEngine
 from trtpost.bundle import Bundle
-from trtpost.errors import BackendError, SpecError
+from trtpost.errors import SpecError, TrtpostError
 from trtpost.timing import Stopwatch
 
 BACKENDS = ("auto", "tensorrt", "onnxruntime")
@@ -60,7 +60,7 @@ def choose(bundle: Bundle, backend: str = "auto", threads: int | None = None) ->
         if note is None:
             try:
                 return Choice(TensorRTEngine(bundle), None)
-            except BackendError as error:
+            except TrtpostError as error:
                 note = str(error)
         elif machine.driver is None or not machine.driver.devices:
             note = None  # no GPU, nothing to explain

@@ -79,6 +79,10 @@ def reduced(
         raise SpecError(f"precision must be one of {', '.join(PRECISIONS)}, not '{precision}'")
     if precision == "fp32":
         return network
+    if spoilt := spoilt_weights(network):
+        raise ModelError(
+            f"weight '{spoilt[0]}' holds NaN or infinities, which no other precision mends: export the network anew"
+        )
     types = _element_types(network)
     operators = {node.op_type for node in network.graph.node}
     if FLOAT16 in types or BFLOAT16 in types:
@@ -160,6 +164,16 @@ def _raised(model: onnx.ModelProto) -> onnx.ModelProto:
     return raised
 
 
+def spoilt_weights(model: onnx.ModelProto) -> list[str]:
+    """Names of weights of convolutions and matrix products that hold NaN or infinities."""
+    used = {name for node in model.graph.node if node.op_type in _WEIGHTED_OPS for name in node.input}
+    return [
+        source_name(one.name)
+        for one in model.graph.initializer
+        if one.name in used and not np.isfinite(onnx.numpy_helper.to_array(one).astype(np.float32)).all()
+    ]
+
+
 def _refuse_large_weights(model: onnx.ModelProto) -> None:
     large = {}
     for one in model.graph.initializer:
@@ -226,12 +240,13 @@ def _casts_to(node: onnx.NodeProto, kind: int) -> bool:
 
 def _replace_float16(model: onnx.ModelProto, weights: dict[str, NDArray[np.float32]]) -> None:
     """Every float16 as bfloat16; `weights` are the values from before they were clipped to the range of float16."""
-    for one in model.graph.initializer:
-        if one.data_type == FLOAT16:
-            one.CopyFrom(_bfloat16(weights[one.name], one.name))
     graphs = [model.graph]
     while graphs:
         graph = graphs.pop()
+        for one in graph.initializer:
+            if one.data_type == FLOAT16:
+                values = weights.get(one.name, onnx.numpy_helper.to_array(one).astype(np.float32))
+                one.CopyFrom(_bfloat16(values, one.name))
         for value in (*graph.input, *graph.output, *graph.value_info):
             if value.type.tensor_type.elem_type == FLOAT16:
                 value.type.tensor_type.elem_type = BFLOAT16

@@ -37,6 +37,10 @@ MAX_ELEMENTS = 2**31 - 1
 """Of one image's logits, because the kernels count in int32."""
 
 
+MAX_LOGITS_SIDE = 2**24
+"""float32 holds each position up to it."""
+
+
 class Numbers(NamedTuple):
     """The int32 arguments of every kernel, between the input pointers and the mask's.
 
@@ -86,8 +90,11 @@ def numbers(post: Post, logits: tuple[int, ...], size: tuple[int, int]) -> Numbe
         SpecError: the logits are too large.
     """
     channels, height, width = spatial(post.layout, logits)
-    if channels * height * width > MAX_ELEMENTS:
-        raise SpecError(f"the kernel takes no logits as large as {logits}: at most {MAX_ELEMENTS} numbers an image")
+    if channels * height * width > MAX_ELEMENTS or max(height, width) > MAX_LOGITS_SIDE:
+        raise SpecError(
+            f"the kernel takes no logits as large as {logits}: at most {MAX_ELEMENTS} numbers an image, and sides of "
+            f"{MAX_LOGITS_SIDE}"
+        )
     bits = int(np.float32(post.threshold).view(np.uint32))
     last = int(post.layout == "NHWC")
     return Numbers(channels, height, width, *size, last, HEADS.index(post.head), bits >> 16, bits & 0xFFFF)

@@ -369,6 +369,24 @@ def check_plan(plan, precision):
     assert plan.precisions[precision] > sum(plan.precisions.values()) / 2
 
 
+def test_a_matrix_product_in_int8_is_seen_as_such():
+    model = net(
+        """t = Transpose <perm = [0, 2, 3, 1]> (image)
+           logits = MatMul (t, k)""",
+        "float[1,3,8,12] image",
+        "float[1,8,12,5] logits",
+        k=np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32),
+    )
+    found = locate(model)
+    pre = Pre(*found.input_size, mean=(127.5,), std=(127.5,))
+    inputs = [np.random.default_rng(seed).standard_normal((1, 3, 8, 12)).astype(np.float32) for seed in range(3)]
+    baked = bake(
+        model, found, pre, Post(classes=5, layout="NHWC"), reduce=lambda one: reduced(one, "int8", iter(inputs))
+    )
+    _, facts = build_plan(baked, PROFILE, "tensorrt_rtx", Settings(precision="int8"))
+    assert facts.precisions == {"int8": 1}
+
+
 def test_layers_tell_which_part_they_are_of():
     trt = package("tensorrt_rtx")
     model = nchw()

@@ -208,14 +208,17 @@ def precisions_of(layers: list[trt.ILayer]) -> dict[str, int]:
 def _precision(layer: trt.ILayer, producers: dict[str, trt.ILayer]) -> str:
     """What a layer computes in: the type of its inputs, or, where all are dequantised, the type before that."""
     operands = [layer.get_input(index) for index in range(min(layer.num_inputs, 2))]  # the third is a bias
-    quantized = {_quantized(producers.get(operand.name)) for operand in operands if operand is not None}
+    quantized = {_quantized(operand, producers) for operand in operands if operand is not None}
     kind = quantized.pop() if len(quantized) == 1 and len(operands) == 2 else None
     kind = kind or operands[0].dtype.name
     return _PRECISIONS.get(kind, kind.lower())
 
 
-def _quantized(producer: trt.ILayer | None) -> str | None:
-    """Type of the integers that a layer dequantises; None where it does something else."""
+def _quantized(operand: trt.ITensor, producers: dict[str, trt.ILayer]) -> str | None:
+    """Type of the integers that an operand was dequantised from; None where it was not."""
+    producer = producers.get(operand.name)
+    while producer is not None and producer.type.name in ("SHUFFLE", "IDENTITY"):  # the parser broadcasts with them
+        producer = producers.get(producer.get_input(0).name)
     if producer is None or producer.type.name != "DEQUANTIZE":
         return None
     return str(producer.get_input(0).dtype.name)

@@ -20,7 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtpost import cuda, kernels
-from trtpost.backends.tensorrt.flavour import ContextMaker, is_capturable, layer_clock, logger_of, set_device_memory
+from trtpost.backends.tensorrt.flavour import (
+    NAME_LIMIT,
+    ContextMaker,
+    is_capturable,
+    layer_clock,
+    logger_of,
+    set_device_memory,
+)
 from trtpost.bundle import Passport
 from trtpost.errors import BackendError
 from trtpost.graph.postprocess import size_inputs
@@ -71,10 +78,39 @@ class Job:
         return Key(self.pixels.shape, self.size, self.region)
 
 
+def check_engine(engine: trt.ICudaEngine, passport: Passport) -> None:
+    """Refuse a plan that is not the one that the passport speaks of: another would run, and give nonsense.
+
+    Raises:
+        BackendError: it differs.
+    """
+    post, location = passport.post, passport.located
+    names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
+    outputs = [name for name in names if engine.get_tensor_mode(name).name == "OUTPUT"]
+    shapes = {name: tuple(engine.get_tensor_shape(name)) for name in names}
+    types = {name: engine.get_tensor_dtype(name).name for name in names}
+    fits = len(outputs) == 1 and set(names) - set(outputs) <= {"image", "output_size", "region", "rows", "cols"}
+    fits = fits and types.get("image") == "UINT8" and len(shapes["image"]) == 4
+    fits = fits and shapes["image"][3] == passport.pre.depth
+    if fits and outputs == [MASK]:
+        fits = len(shapes[MASK]) == 3 and types[MASK] in ({"INT32"} if post.wide else {"UINT8", "INT8"})
+    elif fits:
+        channels = 1 if post.head == "threshold" else post.classes
+        fits = len(shapes[outputs[0]]) == 4 and types[outputs[0]] in ("FLOAT", "HALF", "BF16")
+        found = kernels.spatial(post.layout, shapes[outputs[0]]) if fits else ()
+        fits = fits and all(
+            known in (0, size) for known, size in zip((channels, *location.logits_size), found, strict=True)
+        )
+    known = engine.name.startswith('{"trtpost"')  # other builders, trtexec say, give it a name of their own
+    if not fits or (known and engine.name != passport.to_name(NAME_LIMIT)):
+        raise BackendError("engine.plan is not the plan of this bundle: build the bundle again")
+
+
 class Shared:
     """What all lanes of an engine share: TensorRT's objects, and the kernel where the plan ends in logits."""
 
     def __init__(self, flavour: str, runtime: trt.Runtime, engine: trt.ICudaEngine, passport: Passport) -> None:
+        check_engine(engine, passport)
         self.flavour, self.passport = flavour, passport
         self.names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
         (self.output,) = (name for name in self.names if engine.get_tensor_mode(name).name == "OUTPUT")
@@ -112,11 +148,11 @@ class Lane:
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
+        self._general = shared.contexts.make()
         self._stream = cuda.Stream(marks=5)
         self._buffers: dict[str, cuda.Buffer] = {}
         self._sizes: dict[str, NDArray[Any]] = {}  # shape inputs: TensorRT reads them from here when it is enqueued
         self._scratch = cuda.Buffer(on_host=False)  # of all contexts, which run one after another
-        self._general = shared.contexts.make()
         self._seen: OrderedDict[Key, None] = OrderedDict()
         self._recorded: OrderedDict[Key, _Recorded] = OrderedDict()
         self._capturable = True

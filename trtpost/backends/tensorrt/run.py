@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from threading import BoundedSemaphore, Lock
+from threading import Condition
 from typing import Any
 
 import numpy as np
@@ -43,14 +43,17 @@ class TensorRTEngine:
         assert path is not None
         self.backend = "tensorrt"
         self._passport = bundle.passport
-        self._lock, self._slots, self._count = Lock(), BoundedSemaphore(lanes), lanes
+        self._state, self._limit, self._calls = Condition(), lanes, set[object]()
         with cuda.gpu().current():
             logger = logger_of(plan.flavour)
             logger.clear()
             runtime = load(plan.flavour).Runtime(logger)
             engine = runtime.deserialize_cuda_engine(path.read_bytes())
             if engine is None:
-                raise BackendError(f"{plan.flavour} cannot load {path}: {logger.last()}; build the bundle again")
+                raise BackendError(
+                    f"{plan.flavour} cannot load {path}: {logger.last()}; build the bundle again, unless it is the "
+                    "GPU's memory that is missing"
+                )
             self._shared = Shared(plan.flavour, runtime, engine, bundle.passport)
         self._free: list[Lane] = []
         self._closed = False
@@ -83,14 +86,12 @@ class TensorRTEngine:
 
     def close(self) -> None:
         """Free everything; calls that are under way end first, and later ones are refused."""
-        with self._lock:
+        with self._state:
             self._closed = True
-        for _ in range(self._count):
-            self._slots.acquire()
-        try:
+            self._state.notify_all()
+            while self._calls:
+                self._state.wait()
             self._finalizer()
-        finally:
-            self._slots.release(self._count)
 
     def _job(self, pixels: NDArray[np.uint8], size: tuple[int, int]) -> Job:
         passport = self._passport
@@ -110,24 +111,39 @@ class TensorRTEngine:
     @contextmanager
     def _lane(self) -> Iterator[Lane]:
         """A lane for one call; the caller waits while all are in use."""
-        with self._slots, cuda.gpu().current():
-            with self._lock:
+        call, lane = object(), None
+        try:  # an interrupt may come anywhere, so what is undone below is what may have been done, not what surely was
+            with self._state:
+                while len(self._calls) >= self._limit and not self._closed:
+                    self._state.wait()
                 if self._closed:
                     raise BackendError("the engine is closed")
-                lane = self._free.pop() if self._free else None
-            lane = lane or Lane(self._shared)
-            try:
-                yield lane
-            except BaseException:
-                lane.close()  # whatever went wrong, the next call starts with a new one
-                raise
-            with self._lock:
-                self._free.append(lane)
+                self._calls.add(call)
+            with cuda.gpu().current():
+                try:
+                    with self._state:
+                        lane = self._free.pop() if self._free else None
+                    lane = lane or Lane(self._shared)
+                    yield lane
+                    with self._state:
+                        self._free.append(lane)
+                except BaseException:
+                    if lane is not None and lane not in self._free:
+                        lane.close()  # whatever went wrong, the next call starts with a new one
+                    raise
+        finally:
+            with self._state:
+                self._calls.discard(call)
+                self._state.notify_all()
 
 
 def _close(lanes: list[Lane], shared: Shared) -> None:
-    """Free all lanes and what they share; also called when the engine is garbage."""
-    with suppress(BackendError), cuda.gpu().current():
-        while lanes:
-            lanes.pop().close()
-        shared.close()
+    """Free all lanes and what they share; also called when the engine is garbage, at any point of other work."""
+
+    def free() -> None:
+        with suppress(BackendError), cuda.gpu().current():
+            while lanes:
+                lanes.pop().close()
+            shared.close()
+
+    cuda.outside_captures(free)

@@ -20,6 +20,9 @@ COMPATIBILITIES: dict[Compatibility, str] = {
 
 MAX_LEVEL = 5
 
+MAX_WORKSPACE = 1 << 20
+"""MiB: more than any GPU has."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -52,8 +55,8 @@ class Settings:
         ):
             if value not in allowed:
                 raise SpecError(f"{name} must be one of {', '.join(allowed)}, not '{value}'")
-        if self.workspace is not None and self.workspace < 1:
-            raise SpecError(f"workspace must be at least 1 MiB, not {self.workspace}")
+        if self.workspace is not None and not 1 <= self.workspace <= MAX_WORKSPACE:
+            raise SpecError(f"workspace must be from 1 to {MAX_WORKSPACE} MiB, not {self.workspace}")
         if self.optimization_level is not None and not 0 <= self.optimization_level <= MAX_LEVEL:
             raise SpecError(f"optimization level must be from 0 to {MAX_LEVEL}, not {self.optimization_level}")
         for one in self.compute_capabilities:
