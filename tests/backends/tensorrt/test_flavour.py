@@ -35,7 +35,8 @@ def test_what_a_flavour_lacks(tmp_path, flavour, settings, says):
     [
         ({"precision": "fp8"}, "precision must be one of fp32, fp16, bf16, int8"),
         ({"post": "cpu"}, "post must be one of"),
-        ({"workspace": 0}, "at least 1 MiB"),
+        ({"workspace": 0}, "from 1 to 1048576 MiB"),
+        ({"workspace": 1 << 62}, "from 1 to 1048576 MiB"),
         ({"optimization_level": 6}, "from 0 to 5"),
         ({"hardware_compatibility": "all"}, "hardware compatibility must be one of none, ampere"),
         ({"compute_capabilities": ("89",)}, "such as 8.9, not '89'"),
