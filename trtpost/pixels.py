@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from trtpost.image import Photo
-from trtpost.letterbox import letterboxed
-from trtpost.resample import bilinear
+from trtpost.scale import letterboxed, scaled
 from trtpost.spec import Pre
 
 
@@ -26,10 +25,7 @@ def pixels_of(photo: Photo, pre: Pre, logits_size: tuple[int, int], *, resized: 
     """
     size = (pre.height, pre.width)
     if resized and photo.shape[:2] != size:
-        if pre.fit == "letterbox":
-            photo = letterboxed(photo, size, logits_size)
-        else:
-            photo = np.rint(bilinear(photo, size)).astype(np.uint8)
+        photo = letterboxed(photo, size, logits_size) if pre.fit == "letterbox" else scaled(photo, size)
     if pre.channels == "gray":
         return np.asarray(Image.fromarray(photo).convert("L"))[..., None]
     return photo

@@ -1,6 +1,7 @@
 // The Python module trtpost._cpu: fills in a Job, picks the kernel for this processor, and runs its chunks on threads.
 //
-// Shapes, types and values are checked by trtpost/fused.py, which alone calls this.
+// Shapes, types and values are checked by trtpost/fused.py, which alone calls this; what picture.h declares has callers
+// of its own.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -16,6 +17,7 @@
 
 #include "../common/index.h"
 #include "job.h"
+#include "picture.h"
 
 namespace nb = nanobind;
 
@@ -262,6 +264,30 @@ float floor_pass(nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu> source,
   return (float)sum;
 }
 
+using Photo = nb::ndarray<const uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using Pixels = nb::ndarray<uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using Labels = nb::ndarray<const uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Index = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Weights = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+void shrink(Photo photo, Index top, Index bottom, Weights down, Index left, Index right, Weights across, Pixels out) {
+  const Neighbours rows{top.data(), bottom.data(), down.data(), (int)top.size()};
+  const Neighbours columns{left.data(), right.data(), across.data(), (int)left.size()};
+  const size_t width = photo.shape(1);
+  const int channels = (int)photo.shape(2);
+  nb::gil_scoped_release release;
+  bilinear_pixels(photo.data(), width, channels, rows, columns, out.data());
+}
+
+nb::bytes deflate(Labels mask) {
+  std::vector<uint8_t> stream;
+  {
+    nb::gil_scoped_release release;
+    stream = deflate_mask(mask.data(), mask.shape(0), mask.shape(1));
+  }
+  return nb::bytes(stream.data(), stream.size());
+}
+
 }  // namespace
 }  // namespace trtpost
 
@@ -270,6 +296,9 @@ NB_MODULE(_cpu, module) {
              nb::arg("match"), nb::arg("bilinear"), nb::arg("threshold"), nb::arg("margin").none(), nb::arg("margin_scale"),
              nb::arg("threads"), nb::arg("full"), nb::arg("isa"));
   module.def("floor_pass", &trtpost::floor_pass, nb::arg("source"), nb::arg("target"), nb::arg("threads"));
+  module.def("bilinear_pixels", &trtpost::shrink, nb::arg("photo"), nb::arg("top"), nb::arg("bottom"), nb::arg("down"),
+             nb::arg("left"), nb::arg("right"), nb::arg("across"), nb::arg("out"));
+  module.def("deflate_mask", &trtpost::deflate, nb::arg("mask"));
   module.def("isas", [] {
     nb::list names;
     for (const auto &isa : trtpost::isas()) names.append(isa.name);
