@@ -260,6 +260,110 @@ def inspect(
     print(facts_text(inspect_path(path, _progress())))
 
 
+@app.command()
+def verify(
+    bundle: Annotated[Path | None, typer.Argument(help="bundle [the newest one here]", readable=False)] = None,
+    against: Annotated[Path, typer.Option(help="the model it was built from, in its own format")] = Path(),
+    images: Annotated[Path, typer.Option(help="folder of photos")] = Path(),
+    labels: Annotated[Path | None, typer.Option(help="folder of ground truth: a PNG of class ids a photo")] = None,
+    html: Annotated[Path | None, typer.Option(help="write a report with pictures, one file")] = None,
+    orders: Annotated[
+        bool, typer.Option("--orders", help="builds nearest and bilinear, and scores both against --labels")
+    ] = False,
+    min_agreement: Annotated[
+        float | None, typer.Option(help="share of pixels that must agree apart from ties [by the bundle's precision]")
+    ] = None,
+    normalize: Annotated[str | None, typer.Option(help="of the replaced pipeline, as for build [the model's]")] = None,
+    channels: Annotated[str | None, typer.Option(help="of the replaced pipeline [rgb]")] = None,
+    fit: Annotated[str | None, typer.Option(help="of the replaced pipeline [the bundle's]")] = None,
+    resize: Annotated[str | None, typer.Option(help="of the replaced pipeline [the bundle's]")] = None,
+    match: Annotated[str, typer.Option(help="whose resize the replaced pipeline uses")] = "tf",
+    logits: Annotated[str | None, typer.Option(help="as for build [found by itself]")] = None,
+    layout: Annotated[str | None, typer.Option(help="as for build [found by itself]")] = None,
+    head: Annotated[str | None, typer.Option(help="as for build [found by itself]")] = None,
+    threshold: Annotated[float | None, typer.Option(help="as for build [0.5 or 0]")] = None,
+    signature: Annotated[str | None, typer.Option(help="of a SavedModel that has several")] = None,
+    backend: Annotated[str, typer.Option(help="auto (the GPU if it can), tensorrt, onnxruntime")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of tables")] = False,
+) -> None:
+    """Compare a bundle with the pipeline that it replaces, which runs MODEL in its own framework."""
+    from trtpost import report
+    from trtpost.bundle import load_bundle, newest_bundle
+    from trtpost.calibration import photos_in
+    from trtpost.errors import SpecError
+    from trtpost.options import BuildOptions
+    from trtpost.progress import Progress
+    from trtpost.verify.orders import compare_orders, orders_to_json
+    from trtpost.verify.page import Gallery, write_page
+    from trtpost.verify.run import Replaced, report_to_json
+    from trtpost.verify.run import verify as run_verify
+
+    if against == Path() or images == Path():
+        raise SpecError("verify needs the model (--against MODEL) and a folder of photos (--images DIR)")
+    progress = Progress() if as_json else _progress()
+    count = len(photos_in(images, "--images"))
+    if orders:
+        if labels is None:
+            raise SpecError("--orders scores against ground truth: give it with --labels DIR")
+        options = BuildOptions(
+            normalize=normalize,
+            channels=channels,  # type: ignore[arg-type]
+            fit=fit or "stretch",  # type: ignore[arg-type]
+            match=match,  # type: ignore[arg-type]
+            logits=logits,
+            layout=layout,  # type: ignore[arg-type]
+            head=head,  # type: ignore[arg-type]
+            threshold=threshold,
+            signature=signature,
+        )
+        with _bar(count, "photos", quiet=as_json) as advance:
+            found = compare_orders(
+                against, images, labels, options, backend=backend, progress=progress, advance=advance
+            )
+        if as_json:
+            print(orders_to_json(found))
+        else:
+            _console().print(report.orders_table(found))
+        return
+    opened = load_bundle(bundle or newest_bundle(Path()))
+    replaced = Replaced(
+        normalize=normalize,
+        channels=channels,  # type: ignore[arg-type]
+        fit=fit,  # type: ignore[arg-type]
+        resize=resize,  # type: ignore[arg-type]
+        match=match,  # type: ignore[arg-type]
+        logits=logits,
+        layout=layout,  # type: ignore[arg-type]
+        head=head,  # type: ignore[arg-type]
+        threshold=threshold,
+        signature=signature,
+    )
+    gallery = Gallery(opened.passport.classes) if html else None
+    with _bar(count, "photos", quiet=as_json) as advance:
+        result = run_verify(
+            opened,
+            against,
+            images,
+            labels=labels,
+            replaced=replaced,
+            min_agreement=min_agreement,
+            backend=backend,
+            show=gallery.show if gallery else None,
+            progress=progress,
+            advance=advance,
+        )
+    if html and gallery:
+        write_page(result, gallery, html)
+    if as_json:
+        print(report_to_json(result))
+    else:
+        _console().print(report.verify_tables(result), soft_wrap=True)
+        if html:
+            print(f"report    {html}")
+    if not result.passed:
+        raise typer.Exit(1)
+
+
 @bench.command()
 def post(
     classes: Annotated[int, typer.Option(min=2, max=256, help="channels of the logits")] = 19,
