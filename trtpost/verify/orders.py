@@ -185,9 +185,10 @@ def reach_of(shape: tuple[int, ...]) -> int:
 
 def boundaries_of(mask: NDArray[Any], truth: NDArray[Any], classes: int, reach: int) -> Boundaries:
     """Boundaries of a mask [H, W] against those of the truth, no farther apart than `reach` pixels in either axis."""
-    counted = truth != IGNORE
+    known = truth != IGNORE
+    counted = ~_widened(~known, 1)  # where the truth ends nothing begins
     counts = np.zeros((4, classes))
-    for index in np.union1d(np.unique(mask), np.unique(truth[counted])):
+    for index in np.union1d(np.unique(mask), np.unique(truth[known])):
         drawn, real = (_boundary(one == index) & counted for one in (mask, truth))
         counts[:, index] = (
             (real & _widened(drawn, reach)).sum(),
