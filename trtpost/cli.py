@@ -203,6 +203,9 @@ def infer(
     engine: Annotated[Path | None, typer.Option("--engine", "-e", help="bundle [the newest one here]")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="folder, or NAME.png for one photo")] = Path(),
     overlay: Annotated[bool, typer.Option("--overlay", help="write NAME.overlay.png too")] = False,
+    fast_decode: Annotated[
+        bool, typer.Option("--fast-decode", help="JPEGs at the smallest fraction that has the network's pixels")
+    ] = False,
     backend: Annotated[str, typer.Option(help="auto (the GPU if it can), tensorrt, onnxruntime")] = "auto",
     repeat: Annotated[int, typer.Option(min=1, help="run each photo N times; gives median and p95")] = 1,
     profile: Annotated[bool, typer.Option("--profile", help="time each layer of the TensorRT plan")] = False,
@@ -213,10 +216,13 @@ def infer(
     from trtpost import inference, report
     from trtpost.builder import ASSUMED
     from trtpost.bundle import load_bundle, newest_bundle
+    from trtpost.errors import SpecError
     from trtpost.segment import Segmenter
 
     path = engine or newest_bundle(Path())
-    with Segmenter(load_bundle(path), backend=backend, threads=threads) as segmenter:
+    if fast_decode and overlay:
+        raise SpecError("--overlay needs whole photos: do without --fast-decode")
+    with Segmenter(load_bundle(path), backend=backend, threads=threads, fast_decode=fast_decode) as segmenter:
         jobs = inference.plan_jobs(images, output, overlay=overlay)
         warm_up = segmenter.warm_up()
         layers = segmenter.profile(jobs[0].photo) if profile else []

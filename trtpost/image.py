@@ -43,6 +43,25 @@ def read_photo(source: str | Path | bytes) -> Photo:
     Raises:
         ImageError: missing, empty, damaged, cut short, not an image, or larger than `MAX_PIXELS`.
     """
+    return _read(source, None)[0]
+
+
+def read_reduced(source: str | Path | bytes, needed: tuple[int, int]) -> tuple[Photo, tuple[int, int]]:
+    """Decode a JPEG at a half, a quarter or an eighth, the smallest that has `needed` (h, w); other formats whole.
+
+    The pixels are averages, made out of fewer coefficients; what is resized from them differs from what is resized
+    from the whole photo.
+
+    Returns:
+        uint8 [h', w', 3], and (H, W) of the whole photo.
+
+    Raises:
+        ImageError: as for `read_photo`.
+    """
+    return _read(source, needed)
+
+
+def _read(source: str | Path | bytes, needed: tuple[int, int] | None) -> tuple[Photo, tuple[int, int]]:
     if isinstance(source, bytes):
         name, stream = "the image", io.BytesIO(source)
     else:
@@ -56,14 +75,32 @@ def read_photo(source: str | Path | bytes) -> Photo:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of large photos and odd tags; what matters is an error
             with Image.open(stream) as image:
+                if needed is not None and _is_plain_jpeg(image) and (whole := _reduce(image, needed)) is not None:
+                    return _upright(_rgb(image), _orientation(image)), whole
                 photo = _decoded_jpeg(stream.getvalue()) if _is_plain_jpeg(image) else None
-                return _upright(_rgb(image) if photo is None else photo, image.getexif().get(ORIENTATION, 1))
+                photo = _upright(_rgb(image) if photo is None else photo, _orientation(image))
+                return photo, (photo.shape[0], photo.shape[1])
     except UnidentifiedImageError:
         raise ImageError(f"{name} is not an image in a format that Pillow reads") from None
     except Image.DecompressionBombError:
         raise ImageError(f"{name} has more than {MAX_PIXELS / 1e6:.0f} million pixels: cut it into tiles") from None
     except Exception as error:  # every decoder has errors of its own
         raise ImageError(f"{name} is damaged or cut short: {reason(error)}") from None
+
+
+def _orientation(image: Image.Image) -> int:
+    value = image.getexif().get(ORIENTATION, 1)
+    return value if value in range(1, 9) else 1  # a damaged tag may hold anything
+
+
+def _reduce(image: Image.Image, needed: tuple[int, int]) -> tuple[int, int] | None:
+    """Have an open JPEG decoded at a fraction; (H, W) of the upright whole, None where no fraction is large enough."""
+    width, height = image.size
+    turned = _orientation(image) in (5, 6, 7, 8)
+    image.draft(None, needed if turned else needed[::-1])
+    if image.size == (width, height):
+        return None
+    return (width, height) if turned else (height, width)
 
 
 def _is_plain_jpeg(image: Image.Image) -> bool:
@@ -97,7 +134,7 @@ def _rgb(image: Image.Image) -> Photo:
     return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
 
 
-def _upright(photo: Photo, orientation: object) -> Photo:
+def _upright(photo: Photo, orientation: int) -> Photo:
     """The photo, uint8 [H, W, 3], turned as its EXIF orientation says; what is no orientation turns nothing."""
     if orientation in (5, 6, 7, 8):
         photo = photo.swapaxes(0, 1)

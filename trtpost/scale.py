@@ -27,12 +27,18 @@ def scaled(photo: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]
     return out
 
 
-def letterboxed(photo: NDArray[np.uint8], network: tuple[int, int], logits: tuple[int, int]) -> NDArray[np.uint8]:
+def letterboxed(
+    photo: NDArray[np.uint8],
+    network: tuple[int, int],
+    logits: tuple[int, int],
+    whole: tuple[int, int] | None = None,
+) -> NDArray[np.uint8]:
     """uint8 [H, W, C] to uint8 [h, w, C]: scaled, proportions kept, grey bars where there is no photo.
 
-    `logits` is the size of the network's output, on whose grid the photo's edges lie.
+    `logits` is the size of the network's output, on whose grid the photo's edges lie; `whole` the photo's (H, W)
+    where it was decoded at a fraction, which is not exact.
     """
-    inside = placement((photo.shape[0], photo.shape[1]), network, logits)
+    inside = placement(whole or (photo.shape[0], photo.shape[1]), network, logits)
     result = np.full((*network, photo.shape[2]), PAD, np.uint8)
     rows = slice(inside.top, inside.top + inside.height)
     columns = slice(inside.left, inside.left + inside.width)
