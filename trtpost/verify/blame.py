@@ -199,8 +199,6 @@ def _like(ours: NDArray[np.float32], levels: NDArray[np.uint8], reference: Refer
     std = 1 / gain
     mean = -offset * std
     wanted = np.broadcast_to(np.array(pre.mean), gain.shape), np.broadcast_to(np.array(pre.std), gain.shape)
-    if swapped:
-        mean, std = mean[::-1], std[::-1]  # in the order of the reference's own
     close = np.allclose(std, wanted[1], rtol=0.01) and np.allclose(mean, wanted[0], atol=1.0)
     if not close:
         theirs = _normalization(np.array(wanted[0]), np.array(wanted[1]))
