@@ -370,21 +370,28 @@ def verify(
         raise typer.Exit(1)
 
 
+HTML = typer.Option(help="write a page with plots, one file")
+JSON = typer.Option("--json", help="print JSON instead of tables")
+THREADS = typer.Option(min=1, max=1024, help="for everybody [all cores]")
+
+
 @bench.command()
 def post(
     classes: Annotated[int, typer.Option(min=2, max=256, help="channels of the logits")] = 19,
     source: Annotated[str, typer.Option(help="HxW of the logits")] = "512x512",
     size: Annotated[str, typer.Option(help="HxW of the mask")] = "3024x4032",
     pattern: Annotated[str, typer.Option(help="smooth, as networks give them, or noise")] = "smooth",
-    threads: Annotated[int | None, typer.Option(min=1, max=1024, help="for everybody [all cores]")] = None,
+    threads: Annotated[int | None, THREADS] = None,
     rounds: Annotated[int, typer.Option(min=3, help="runs of each row")] = 15,
+    html: Annotated[Path | None, HTML] = None,
+    as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Logits to mask: ours against everything people use, in one process."""
-    from trtpost import report
+    from trtpost.bench import tables
     from trtpost.bench.post import bench_post
     from trtpost.spec import parse_pair
 
-    with _bar(rounds, "rounds", quiet=False) as advance:
+    with _bar(rounds, "rounds", quiet=as_json) as advance:
         result = bench_post(
             classes,
             parse_pair(source),
@@ -394,7 +401,71 @@ def post(
             rounds=rounds,
             advance=advance,
         )
-    _console().print(report.bench_table(result))
+    grids = tables.post_grids(result)
+    if html:
+        from trtpost.bench.plots import post_plots
+
+        _page(html, "Logits to mask", grids[0].title, post_plots(result), grids)
+    _show(tables.to_json(result) if as_json else tables.shown(grids), html, as_json=as_json)
+
+
+@bench.command()
+def resize(
+    source: Annotated[str, typer.Option(help="HxW of the photo")] = "480x640",
+    factor: Annotated[int, typer.Option(min=1, help="the result is so many times as high and as wide")] = 3,
+    threads: Annotated[int | None, THREADS] = None,
+    rounds: Annotated[int, typer.Option(min=3, help="turns of each row")] = 50,
+    html: Annotated[Path | None, HTML] = None,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    """A gray photo made larger in a loop that decodes it: what is decoding, what is conversion, what is the resize."""
+    from trtpost.bench import tables
+    from trtpost.bench.resize import bench_resize
+    from trtpost.spec import parse_pair
+
+    with _bar(rounds, "rounds", quiet=as_json) as advance:
+        result = bench_resize(parse_pair(source), factor, threads=threads, rounds=rounds, advance=advance)
+    grids = tables.resize_grids(result)
+    if html:
+        from trtpost.bench.plots import resize_plots
+
+        _page(html, "A gray photo made larger", grids[0].title, resize_plots(result), grids)
+    _show(tables.to_json(result) if as_json else tables.shown(grids), html, as_json=as_json)
+
+
+@bench.command()
+def pipeline(
+    model: Annotated[
+        Path, typer.Argument(help="the model as people run it: Keras file, SavedModel, ONNX ...", readable=False)
+    ],
+    engine: Annotated[Path | None, typer.Option("--engine", "-e", help="its bundle [built for this run]")] = None,
+    image: Annotated[Path | None, typer.Option(help="photo to take [one is drawn]")] = None,
+    megapixels: Annotated[
+        str | None, typer.Option(help="sizes of the photo, such as 1,12,50,100 [12, or the image as it is]")
+    ] = None,
+    threads: Annotated[int | None, THREADS] = None,
+    rounds: Annotated[int, typer.Option(min=3, help="runs of each system on each photo")] = 7,
+    html: Annotated[Path | None, HTML] = None,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    """Photo file to mask file, stage by stage: ours against the pipelines people have, with the same network."""
+    from trtpost.bench import tables
+    from trtpost.bench.pipeline import bench_pipeline, bundle_of, parse_megapixels
+
+    sizes = parse_megapixels(megapixels) if megapixels else () if image else (12.0,)
+    with bundle_of(model, engine) as bundle, _bar(rounds * max(len(sizes), 1), "rounds", quiet=as_json) as advance:
+        result = bench_pipeline(
+            bundle, model, image=image, megapixels=sizes, threads=threads, rounds=rounds, advance=advance
+        )
+    grids = tables.pipeline_grids(result)
+    title = tables.pipeline_title(result)
+    if html:
+        from trtpost.bench.plots import pipeline_plots
+
+        _page(html, "Photo file to mask file", title, pipeline_plots(result), grids)
+    if not as_json:
+        print(title)
+    _show(tables.to_json(result) if as_json else tables.shown(grids), html, as_json=as_json)
 
 
 @app.command()
@@ -404,6 +475,21 @@ def doctor() -> None:
     from trtpost.report import findings_table
 
     _console().print(findings_table(examine()))
+
+
+def _page(path: Path, title: str, subtitle: str, plots: Any, grids: Any) -> None:
+    from trtpost.bench.page import write_page
+
+    write_page(path, title, subtitle, plots, grids)
+
+
+def _show(result: Any, html: Path | None, *, as_json: bool) -> None:
+    if as_json:
+        print(result)
+        return
+    _console().print(result)
+    if html:
+        print(f"page {html}")
 
 
 def _labels(path: Path | None) -> tuple[str, ...]:

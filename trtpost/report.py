@@ -11,7 +11,6 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from trtpost.bench.post import Report, Row
 from trtpost.builder import describe_located, describe_precision, describe_precisions, describe_spec
 from trtpost.bundle import Bundle, Verification
 from trtpost.doctor import Finding
@@ -253,49 +252,3 @@ def findings_table(findings: Sequence[Finding]) -> Table:
         mark = {True: "[green]✓[/]", False: "[yellow]–[/]", None: " "}[finding.present]
         table.add_row(mark, finding.name, escape(finding.text))
     return table
-
-
-def bench_table(report: Report) -> Group:
-    """`bench post`: one table, nearest above bilinear, each row against our kernel and against the floor."""
-    source, size = ("x".join(map(str, pair)) for pair in (report.source, report.size))
-    lines = [
-        f"{report.classes} x {source} float32 logits ({report.pattern}, {report.boundary:.0%} boundary cells) "
-        f"to a mask of {size}; {report.threads} threads; {report.machine}"
-    ]
-    table = Table(box=None, pad_edge=False)
-    for name in ("", "median ms", "x floor", "x ours"):
-        table.add_column(name, justify="left" if not name else "right")
-    table.add_column("mask against the reference")
-    if report.floor is not None:
-        table.add_row("floor: read the logits, write the mask", f"{report.floor:.2f}", "1.0", "", "")
-    for resize in ("nearest", "bilinear"):
-        ours = report.ours(resize)
-        table.add_row(f"[bold]{resize}[/]")
-        for row in report.rows:
-            if row.resize != resize:
-                continue
-            if row.milliseconds is None:
-                table.add_row(f"  {row.name}", "-", "", "", escape(row.missing))
-                continue
-            table.add_row(
-                f"  {row.name}",
-                f"{row.milliseconds:.2f}",
-                f"{row.milliseconds / report.floor:.1f}" if report.floor else "",
-                f"{row.milliseconds / ours:.1f}" if ours else "",
-                _verdict(row),
-            )
-        rival = report.fastest_rival(resize)
-        if rival and rival.milliseconds and ours:
-            lines.append(
-                f"{resize}: {rival.milliseconds / ours:.1f} times the speed of the fastest rival ({rival.name})"
-            )
-    return Group(lines[0], table, *lines[1:])
-
-
-def _verdict(row: Row) -> str:
-    convention = f" of '{row.match}'" if row.resize == "nearest" else ""
-    if row.different == 0:
-        return f"equal{convention}"
-    if row.different == row.ties:
-        return f"equal but for {row.ties} ties"
-    return f"{row.different - row.ties} pixels differ{convention}"

@@ -79,11 +79,16 @@ Answer = TypeVar("Answer")
 
 
 def take_turns(
-    runs: Mapping[str, Callable[[], Answer]], *, rounds: int, advance: Callable[[], None] = lambda: None
+    runs: Mapping[str, Callable[[], Answer]],
+    *,
+    rounds: int,
+    short: bool = False,
+    advance: Callable[[], None] = lambda: None,
 ) -> dict[str, list[Answer]]:
     """What each run gave, round by round in shuffled order: for runs that time their own stages.
 
-    Each runs once before, to warm up; that answer is dropped.
+    Each runs once at the start, to warm up; that answer is dropped. `short` runs are also each preceded by one that
+    wakes their threads and fills the caches: as in a loop over images.
     """
     answers: dict[str, list[Answer]] = {name: [] for name in runs}
     for run in runs.values():
@@ -92,6 +97,8 @@ def take_turns(
     for _ in range(rounds):
         chance.shuffle(order)
         for name in order:
+            if short:
+                runs[name]()
             answers[name].append(runs[name]())
         advance()
     return answers

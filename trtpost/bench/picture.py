@@ -39,7 +39,8 @@ def drawn_gray(height: int, width: int) -> NDArray[np.uint8]:
     y, x = np.mgrid[0:height, 0:width].astype(np.float32)
     shade = 127 + 60 * np.sin(x / 40) + 60 * np.cos(y / 30)
     inside = np.hypot(x - width / 2, y - height / 2) < min(height, width) / 3
-    return np.where(inside, 255 - shade, shade).astype(np.uint8)
+    picture: NDArray[np.uint8] = np.where(inside, 255 - shade, shade).astype(np.uint8)
+    return picture
 
 
 def sides_of(megapixels: float) -> tuple[int, int]:

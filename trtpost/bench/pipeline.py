@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,16 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from trtpost import fused
+from trtpost.backends.tensorrt.obstacle import this_machine
 from trtpost.bench.measure import take_turns
 from trtpost.bench.picture import sides_of, write_photo
 from trtpost.bench.post import machine
 from trtpost.bench.systems import OURS, System, systems
-from trtpost.bundle import Bundle
+from trtpost.builder import build
+from trtpost.bundle import Bundle, load_bundle
 from trtpost.errors import SpecError
 from trtpost.image import read_photo
-from trtpost.timing import STAGE_NAMES, Timing, summarize
+from trtpost.timing import Timing, summarize
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,34 @@ def bench_pipeline(
     )
 
 
+def parse_megapixels(text: str) -> tuple[float, ...]:
+    """`1,12,50` as numbers.
+
+    Raises:
+        SpecError: they are none.
+    """
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise SpecError(f"--megapixels takes numbers such as 1,12,50, not '{text}'") from None
+
+
+@contextmanager
+def bundle_of(model: Path, path: Path | None) -> Iterator[Bundle]:
+    """The bundle at `path`, or else one that is built of the model and goes when it is no longer needed.
+
+    Raises:
+        TrtpostError: the bundle cannot be read, or the model not be built.
+    """
+    if path is not None:
+        yield load_bundle(path)
+        return
+    # a plan takes long to build, and without a GPU nothing runs it
+    flavour = "auto" if this_machine().driver is not None else "none"
+    with tempfile.TemporaryDirectory(prefix="trtpost-") as folder:
+        yield build(model, Path(folder) / "bench.trtpost", flavour=flavour)
+
+
 def _photos(image: Path | None, megapixels: Sequence[float], folder: Path) -> list[tuple[str, Path]]:
     if image is not None and not megapixels:
         return [(image.name, image)]
@@ -164,4 +195,4 @@ def _mask(path: Path) -> NDArray[Any]:
 
 
 def _sum(row: Row, stages: Sequence[str]) -> float:
-    return sum(getattr(row.timing, stage) for stage in stages)
+    return sum(float(getattr(row.timing, stage)) for stage in stages)

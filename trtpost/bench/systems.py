@@ -7,7 +7,7 @@ Each decodes, resizes and encodes with what people use there, at its own default
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from trtpost.packages import require
 from trtpost.segment import Segmenter
 from trtpost.spec import Pre
 from trtpost.timing import Stopwatch, Timing
+from trtpost.verify.frameworks import tensorflow
 
 FIELD = "TensorFlow as in the field"
 OPENCV = "ONNX Runtime, NumPy, OpenCV"
@@ -93,7 +94,7 @@ def _ours(name: str, bundle: Bundle, backend: str, threads: int) -> System:
 def _tensorflow(source: Path | None, pre: Pre, threads: int, *, tuned: bool) -> Run:
     if pre.channels == "gray":
         raise SpecError("takes networks of colour photos alone")
-    tf = require("tensorflow", "tf", "this row")
+    tf = tensorflow()
     with contextlib.suppress(RuntimeError):  # raised once it has started, with the number that the first row set
         tf.config.threading.set_intra_op_parallelism_threads(threads)
     with tf.device("CPU"):
