@@ -413,7 +413,7 @@ def post(
 def resize(
     source: Annotated[str, typer.Option(help="HxW of the photo")] = "480x640",
     factor: Annotated[int, typer.Option(min=1, help="the result is so many times as high and as wide")] = 3,
-    threads: Annotated[int | None, THREADS] = None,
+    threads: Annotated[int, typer.Option(min=1, max=1024, help="for everybody")] = 1,
     rounds: Annotated[int, typer.Option(min=3, help="turns of each row")] = 50,
     html: Annotated[Path | None, HTML] = None,
     as_json: Annotated[bool, JSON] = False,

@@ -160,13 +160,14 @@ def _photos(image: Path | None, megapixels: Sequence[float], folder: Path) -> li
     for size in sorted(megapixels):
         path = folder / f"{size:g}.jpg"
         write_photo(path, sides_of(size), image)
-        photos.append((f"{size:g} megapixels", path))
+        photos.append((f"{size:g} megapixel{'' if size == 1 else 's'}", path))
     return photos
 
 
 def _sheet(
     entrants: Sequence[System], photo: Path, name: str, folder: Path, rounds: int, advance: Callable[[], None]
 ) -> Sheet:
+    height, width = read_photo(photo).shape[:2]
     targets = {entrant.name: folder / f"{index}.png" for index, entrant in enumerate(entrants)}
     runs = {one.name: _bound(one.run, photo, targets[one.name]) for one in entrants if one.run is not None}
     timings = take_turns(runs, rounds=rounds, advance=advance)
@@ -181,7 +182,6 @@ def _sheet(
         else Row(one.name, missing=one.missing)
         for one in entrants
     )
-    height, width = read_photo(photo).shape[:2]
     return Sheet(name, (height, width), photo.stat().st_size, rows)
 
 

@@ -110,8 +110,8 @@ def bench_resize(
     source: Size,
     factor: int,
     *,
-    threads: int | None = None,
-    rounds: int = 100,
+    threads: int = 1,
+    rounds: int = 50,
     advance: Callable[[], None] = lambda: None,
 ) -> ResizeReport:
     """Run everybody in turn in this process, on a JPEG of a drawing that is held in memory.
@@ -119,7 +119,7 @@ def bench_resize(
     Args:
         source: (h, w) of the photo.
         factor: how many times as high and as wide the result is.
-        threads: for everybody; default all cores.
+        threads: for everybody; on pictures as small as these, more than one mostly wait for each other.
         rounds: turns of each row.
         advance: called after each round.
 
@@ -129,7 +129,6 @@ def bench_resize(
     size = (source[0] * factor, source[1] * factor)
     if factor < 1 or max(size) > MAX_SIDE or size[0] * size[1] > MAX_PIXELS:
         raise SpecError(f"bench resize makes results up to {MAX_PIXELS >> 20} Mi pixels, not {size[0]}x{size[1]}")
-    threads = threads or fused.default_threads()
     content = jpeg_of(drawn_gray(*source))
     everybody = entrants()
     ways: dict[str, Way] = {}

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from trtpost.backends.onnxruntime import OnnxRuntimeEngine
+from trtpost.backends.tensorrt.obstacle import this_machine
 from trtpost.bundle import Bundle
 from trtpost.convert import kind_of
 from trtpost.errors import SpecError, TrtpostError
@@ -60,8 +61,9 @@ def systems(bundle: Bundle, source: Path | None, threads: int) -> list[System]:
         _system("TensorFlow, labels cast to float, PNG level 1", lambda: _tensorflow(source, pre, threads, tuned=True)),
         _system(OPENCV, lambda: _opencv(network, pre, axis, threads)),
         _system("ONNX Runtime, Pillow, PyTorch", lambda: _torch(network, pre, axis, threads)),
-        _ours(OURS, bundle, "onnxruntime", threads),
-        _ours("trtpost on TensorRT", bundle, "tensorrt", threads),
+        _ours(OURS, bundle, threads, "onnxruntime"),
+        _ours(f"{OURS}, --fast-decode", bundle, threads, "onnxruntime", fast_decode=True),
+        _ours("trtpost on TensorRT", bundle, threads, "tensorrt"),
     ]
 
 
@@ -72,9 +74,11 @@ def _system(name: str, start: Callable[[], Run]) -> System:
         return System(name, missing=str(error))
 
 
-def _ours(name: str, bundle: Bundle, backend: str, threads: int) -> System:
+def _ours(name: str, bundle: Bundle, threads: int, backend: str, *, fast_decode: bool = False) -> System:
+    if backend == "tensorrt" and this_machine().driver is None:
+        return System(name, missing="there is no NVIDIA GPU here")
     try:
-        segmenter = Segmenter(bundle, backend=backend, threads=threads)
+        segmenter = Segmenter(bundle, backend=backend, threads=threads, fast_decode=fast_decode)
     except TrtpostError as error:
         return System(name, missing=str(error))
 

@@ -131,7 +131,7 @@ def resize_grids(report: resize.ResizeReport) -> list[Grid]:
             rows.append((f"  {row.name}", *(f"{step:.1f}" for step in steps), ratio, _gray_verdict(row)))
     title = (
         f"a gray JPEG of {_by(report.source)} ({report.bytes / 1000:.0f} kB, in memory) to {_by(report.size)}, "
-        f"medians in microseconds; {report.threads} threads; {report.machine}"
+        f"medians in microseconds; {report.threads} thread{'s' if report.threads > 1 else ''}; {report.machine}"
     )
     columns = ("", "decode", "convert", "resize", "one turn", "resize x ours", "result against the reference")
     return [Grid(title, columns, tuple(rows), words=(0, 6))]
