@@ -109,7 +109,7 @@ def _is_plain_jpeg(image: Image.Image) -> bool:
 
 
 def _decoded_jpeg(content: bytes) -> Photo | None:
-    """The pixels that Pillow decodes, by the same library without its copies: a quarter of the time.
+    """The pixels that Pillow decodes, by the same library without its copies: docs/pipeline.md.
 
     None where the library is missing, or the file is not as it should be: Pillow then says what is wrong.
     """

@@ -9,6 +9,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -124,21 +127,42 @@ Scratch scratch_of(const Job &job, bool converted) {
 
 // ---- threads -------------------------------------------------------------------------------------------------------
 
-// Calls work() on so many threads at once, the calling one among them. Where the system gives no more
-// threads, fewer do the work: it is handed out by a shared counter.
+// Who is at work, and whether there is still work to come to.
+struct Gate {
+  std::mutex lock;
+  std::condition_variable left;
+  int inside = 0;
+  bool closed = false;
+};
+
+// Calls work() on so many threads at once, the calling one among them. It is handed out by a shared counter, so where the
+// system gives no more threads, fewer do it; and one that begins when all is done, because another library's threads
+// were spinning on its core, is not waited for.
 template <typename Work>
-void on_threads(int workers, Work work) {
-  std::vector<std::thread> threads;
-  threads.reserve(workers - 1);
+void on_threads(int workers, const Work &work) {
+  const auto gate = std::make_shared<Gate>();
+  const auto helper = [gate, &work] {
+    {
+      const std::lock_guard<std::mutex> hold(gate->lock);
+      if (gate->closed) return;  // `work` may be gone
+      ++gate->inside;
+    }
+    work();
+    const std::lock_guard<std::mutex> hold(gate->lock);
+    --gate->inside;
+    gate->left.notify_one();
+  };
   for (int k = 1; k < workers; ++k) {
     try {
-      threads.emplace_back(work);
+      std::thread(helper).detach();
     } catch (const std::system_error &) {
       break;
     }
   }
   work();
-  for (std::thread &thread : threads) thread.join();
+  std::unique_lock<std::mutex> hold(gate->lock);
+  gate->closed = true;
+  gate->left.wait(hold, [&] { return gate->inside == 0; });
 }
 
 constexpr size_t kKept = 4 << 20;
