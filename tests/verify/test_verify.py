@@ -17,6 +17,7 @@ from PIL import Image
 from trtpost.builder import build
 from trtpost.bundle import load_bundle
 from trtpost.errors import ImageError, ModelError, SpecError
+from trtpost.spec import MATCHES
 from trtpost.verify.compare import compare, overlap
 from trtpost.verify.orders import boundaries_of, compare_orders
 from trtpost.verify.page import Gallery, write_page
@@ -44,7 +45,7 @@ def verified(place, replaced=None, model="net.onnx", **settings):
 
 
 @pytest.mark.parametrize("lowering", ["function", "inline"])
-@pytest.mark.parametrize(("resize", "match"), [("nearest", "tf"), ("bilinear", "tf"), ("nearest", "pil")])
+@pytest.mark.parametrize(("resize", "match"), [(resize, match) for resize in MATCHES for match in MATCHES[resize]])
 def test_a_right_bundle_is_equal(place, resize, match, lowering):
     report = verified(place, Replaced("signed", match=match), resize=resize, match=match, lowering=lowering)
     assert report.total.real == 0
@@ -90,6 +91,19 @@ def test_other_choices_of_the_replaced_pipeline_are_named(place):
         "fit 'stretch' where the reference has 'letterbox'"
         in verified(place, Replaced("signed", fit="letterbox")).verdict
     )
+
+
+def test_a_frozen_graph_runs_in_tensorflow(place):
+    tf = package("tensorflow")
+    graph = tf.Graph()
+    with graph.as_default():
+        image = tf.compat.v1.placeholder(tf.float32, (1, 8, 12, 3), "image")
+        weights = tf.constant(kernel(4).transpose(2, 3, 1, 0))
+        tf.identity(tf.nn.conv2d(image, weights, 1, "SAME"), "logits")
+    (place / "frozen.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    report = verified(place, model="frozen.pb")
+    assert report.total.real == 0
+    assert report.framework.startswith("TensorFlow 2")
 
 
 def test_a_threshold_is_named(place):
