@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from trtpost.bench.post import Pattern, Report, bench_post
-from trtpost.report import bench_table
+from trtpost.bench.tables import post_grids, shown
 
 CASES: tuple[tuple[int, tuple[int, int], tuple[int, int], Pattern], ...] = (
     (19, (512, 512), (3024, 4032), "smooth"),
@@ -40,7 +40,7 @@ def main() -> int:
     for classes, source, size, pattern in CASES:
         report = bench_post(classes, source, size, pattern=pattern)
         stream = io.StringIO()
-        Console(file=stream, width=140).print(bench_table(report))
+        Console(file=stream, width=140).print(shown(post_grids(report)))
         text = "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
         print(text, flush=True)
         lines.append(_summary(report))

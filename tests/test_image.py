@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+import sys
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from trtpost.errors import ImageError
 from trtpost.image import MAX_PIXELS, check_photo, overlay, palette, read_photo, write_mask, write_picture
@@ -38,6 +39,53 @@ def test_exif_orientation(orientation):
     exif = Image.Exif()
     exif[0x0112] = orientation
     np.testing.assert_array_equal(read_photo(encoded(stored, exif=exif)), PHOTO)
+
+
+SCENE = np.asarray(
+    Image.fromarray(RNG.integers(0, 256, (9, 7, 3), np.uint8)).resize((53, 37), Image.Resampling.BICUBIC)
+)
+JPEGS = {
+    "baseline": {},
+    "progressive": {"progressive": True},
+    "no subsampling": {"subsampling": 0, "quality": 95},
+    "4:2:0 of low quality": {"subsampling": 2, "quality": 20},
+    "restart markers": {"restart_marker_blocks": 3},
+    "RGB without conversion": {"keep_rgb": True},
+}
+
+
+@pytest.mark.parametrize("kind", JPEGS)
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+def test_jpegs_have_the_pixels_that_pillow_decodes(kind, mode):
+    content = encoded(Image.fromarray(SCENE).convert(mode), "JPEG", **JPEGS[kind])
+    with Image.open(io.BytesIO(content)) as image:
+        expected = np.asarray(image.convert("RGB"))
+    np.testing.assert_array_equal(read_photo(content), expected)
+
+
+def test_jpegs_of_several_pictures_give_the_first():
+    first, second = Image.fromarray(SCENE), Image.fromarray(SCENE[::-1])
+    content = encoded(first, "MPO", save_all=True, append_images=[second])
+    np.testing.assert_array_equal(read_photo(content), read_photo(encoded(first, "JPEG")))
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_orientation_of_jpegs(orientation):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    content = encoded(Image.fromarray(SCENE), "JPEG", exif=exif)
+    with Image.open(io.BytesIO(content)) as image:
+        expected = np.asarray(ImageOps.exif_transpose(image))
+    read = read_photo(content)
+    np.testing.assert_array_equal(read, expected)
+    assert read.flags.c_contiguous
+
+
+def test_without_the_jpeg_library_the_pixels_are_the_same(monkeypatch):
+    content = encoded(Image.fromarray(SCENE), "JPEG")
+    fast = read_photo(content)
+    monkeypatch.setitem(sys.modules, "simplejpeg", None)
+    np.testing.assert_array_equal(read_photo(content), fast)
 
 
 @pytest.mark.parametrize("mode", ["L", "P", "RGBA", "LA", "1", "CMYK"])

@@ -10,7 +10,8 @@ from trtpost import resample
 from trtpost.backends.onnxruntime import OnnxRuntimeEngine
 from trtpost.builder import build
 from trtpost.errors import SpecError
-from trtpost.letterbox import PAD, Region, letterboxed, placement, region_of
+from trtpost.letterbox import Region, placement, region_of
+from trtpost.scale import PAD, letterboxed
 from trtpost.segment import Segmenter
 from trtpost.spec import Post
 

@@ -261,7 +261,7 @@ def _first_wrong(
             *(_run(with_outputs(model, group), group)(batch)[1:] for model in (reference, reduced)), strict=True
         )
         for name, (expected, found) in zip(group, pairs, strict=True):
-            errors[name] = _relative_error(expected, found)
+            errors[name] = relative_error(expected, found)
             before[name] = max((errors.get(source, 0.0) for source in tensors[name].input), default=0.0)
             if errors[name] > LARGE_ERROR:
                 if errors[name] >= JUMP * before[name]:
@@ -290,7 +290,8 @@ def _groups(network: onnx.ModelProto, names: list[str]) -> Iterator[list[str]]:
         yield group
 
 
-def _relative_error(expected: NDArray[Any], found: NDArray[Any]) -> float:
+def relative_error(expected: NDArray[Any], found: NDArray[Any]) -> float:
+    """RMS of the difference over RMS of `expected`, where that is finite."""
     expected, found = expected.astype(np.float32), found.astype(np.float32)
     counted = np.isfinite(expected)
     scale = float(np.sqrt(np.mean(np.square(expected, where=counted, out=np.zeros_like(expected)))))

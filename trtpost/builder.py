@@ -7,7 +7,7 @@ import itertools
 import json
 import shlex
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -97,7 +97,7 @@ def build(
     if flavour is not None:
         flavours.check_settings(flavour, options.settings)
     photos = photos_in(options.calibration) if options.calibration is not None else ()
-    source_hash = _source_hash(source, kind)
+    source_hash = content_of(source, kind)
     if kind == "onnx" and options.signature is not None:
         raise SpecError("--signature is for SavedModels; an ONNX model has none")
     request = _request(source_hash, options, flavour, photos)
@@ -129,29 +129,60 @@ def build(
     return bundle
 
 
-def _baked(
-    source: Path, kind: str, options: BuildOptions, progress: Progress
-) -> tuple[onnx.ModelProto, onnx.ModelProto, Passport]:
-    """The source model as ONNX, the baked graph, and a passport that lacks the hashes."""
+@dataclass(frozen=True)
+class Decided:
+    """What a build makes of a source model before it writes anything.
+
+    Attributes:
+        model: the source model as ONNX.
+        located: input and logits.
+        pre, post: every decision about a pixel.
+        origin: where the normalisation comes from.
+        classes: name of each class.
+    """
+
+    model: onnx.ModelProto
+    located: Located
+    pre: Pre
+    post: Post
+    origin: str
+    classes: tuple[str, ...]
+
+
+def decide(source: Path, kind: str, options: BuildOptions, progress: Progress) -> Decided:
+    """Convert the model, find its logits, and settle everything that decides a pixel.
+
+    Raises:
+        TrtpostError: the model cannot be converted or understood, or the options do not fit it.
+    """
     with progress.step("convert") as step:
         loaded, step.result = _load(source, kind, options)
     with progress.step("locate") as step, understood(source):
         loaded, located = _locate(loaded, source, options)
         step.result = describe_located(located)
-    with progress.step("bake") as step, understood(source):
+    with understood(source):
         pre, origin = _pre(located, metadata(loaded), options)
         classes = _classes(located, metadata(loaded), options)
-        post = _post(located, len(classes), options)
+        return Decided(loaded, located, pre, _post(located, len(classes), options), origin, classes)
+
+
+def _baked(
+    source: Path, kind: str, options: BuildOptions, progress: Progress
+) -> tuple[onnx.ModelProto, onnx.ModelProto, Passport]:
+    """The source model as ONNX, the baked graph, and a passport that lacks the hashes."""
+    decided = decide(source, kind, options, progress)
+    located, pre, post, origin = decided.located, decided.pre, decided.post, decided.origin
+    with progress.step("bake") as step, understood(source):
         if options.post != "native" and post.head == "labels":
             raise SpecError(ONLY_NATIVE)
-        baked = bake(loaded, located, pre, post)
+        baked = bake(decided.model, located, pre, post)
         step.result = describe_spec(pre, post, origin)
     for warning in doubts(located, pre, origin):
         progress.warn(warning)
     for name in spoilt_weights(baked)[:1]:
         progress.warn(f"weight '{name}' holds NaN or infinities, so the mask is likely to be wrong everywhere")
     return (
-        loaded,
+        decided.model,
         baked,
         Passport(
             version=__version__,
@@ -162,7 +193,7 @@ def _baked(
             post=post,
             located=located,
             normalization=origin,
-            classes=classes,
+            classes=decided.classes,
             max_batch=located.batch or options.max_batch,
             max_size=post.size if isinstance(post.size, tuple) else options.max_size,
         ),
@@ -255,7 +286,7 @@ def _stem(source: Path) -> str:
     return resolved.name if resolved.is_dir() else resolved.stem
 
 
-def _source_hash(source: Path, kind: str) -> str:
+def content_of(source: Path, kind: str) -> str:
     """SHA-256 of all that the model consists of: external data of ONNX files too."""
     if source.name == "saved_model.pb":
         return sha256(source.parent)

@@ -21,7 +21,7 @@ from typing import Literal
 import onnx
 
 from trtpost.errors import BundleError, SpecError, reason
-from trtpost.files import existing_file
+from trtpost.files import existing_file, write_whole
 from trtpost.graph.locate import Located
 from trtpost.graph.model import metadata, set_metadata
 from trtpost.graph.reduce import Precision
@@ -67,6 +67,31 @@ class Plan:
 
 
 @dataclass(frozen=True)
+class Verification:
+    """How well a bundle's masks agreed with those of the pipeline that it replaces, at the photos' resolution.
+
+    Attributes:
+        against, against_sha256: name and content hash of the model that was run in its own framework.
+        engine: what ran the bundle.
+        photos, pixels: how many were compared.
+        agreement: share of pixels with the same class.
+        ties: pixels where the reference's two best classes are a tie; None where that cannot be told.
+        real: pixels that differ where there is no tie.
+        mean_iou: of the masks, the reference's as the truth.
+    """
+
+    against: str
+    against_sha256: str
+    engine: str
+    photos: int
+    pixels: int
+    agreement: float
+    ties: int | None
+    real: int
+    mean_iou: float
+
+
+@dataclass(frozen=True)
 class Passport:
     """Everything that is known of a bundle.
 
@@ -87,6 +112,7 @@ class Passport:
         photos: number of photos that these were measured with.
         plan: of `engine.plan`; None where there is none.
         files: SHA-256 of each file of the bundle.
+        verification: the last one; None where there was none since the build.
         format: version of this passport.
     """
 
@@ -107,6 +133,7 @@ class Passport:
     photos: int = 0
     plan: Plan | None = None
     files: dict[str, str] = field(default_factory=dict)
+    verification: Verification | None = None
     format: int = FORMAT
 
     def __post_init__(self) -> None:
@@ -126,7 +153,7 @@ class Passport:
         """
         names = json.dumps(self.classes).encode()
         kept = ("format", "version", "source", "source_sha256", "precision", "max_batch", "max_size", "pre", "post")
-        everything = {key: value for key, value in asdict(self).items() if key not in ("plan", "files")}
+        everything = {key: value for key, value in asdict(self).items() if key not in ("plan", "files", "verification")}
         short = {key: everything[key] for key in kept}
         short |= {"class_count": len(self.classes), "classes_sha256": hashlib.sha256(names).hexdigest()}
         for content in (everything, short):
@@ -223,8 +250,8 @@ def load_bundle(path: Path) -> Bundle:
 
 
 def _comparable(passport: Passport) -> Passport:
-    """Without what the passport inside the model cannot know: the plan, and the model's own hash."""
-    return replace(passport, plan=None, files={})
+    """Without what the passport inside the model cannot know: the plan, the model's own hash, what came later."""
+    return replace(passport, plan=None, files={}, verification=None)
 
 
 def _embedded_passport(path: Path) -> Passport:
@@ -311,6 +338,25 @@ def write_bundle(path: Path, model: onnx.ModelProto, plan: bytes | None, passpor
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
     return Bundle(path, passport)
+
+
+def record_verification(bundle: Bundle, verification: Verification) -> Bundle:
+    """Write the score into the bundle's `passport.json`; the baked graph keeps the passport that it was built with.
+
+    Raises:
+        BundleError: a bare `.onnx`, another build in its place by now, or the file cannot be written.
+    """
+    if not bundle.path.is_dir():
+        raise BundleError(f"{bundle.path} is a bare model without {PASSPORT}, so the score is not kept")
+    current = load_bundle(bundle.path)
+    if current.passport.files != bundle.passport.files:
+        raise BundleError(f"{bundle.path} was built again meanwhile, so the score is not kept: verify it again")
+    passport = replace(current.passport, verification=verification)
+    card = bundle.path / PASSPORT
+    built = card.stat().st_mtime_ns
+    write_whole(card, lambda file: file.write(passport.to_json().encode()), BundleError)
+    os.utime(card, ns=(built, built))  # the newest bundle is the one that was built last
+    return Bundle(bundle.path, passport)
 
 
 def _replace_folder(new: Path, path: Path) -> None:

@@ -17,25 +17,27 @@ from trtpost.pixels import pixels_of
 from trtpost.spec import Pre
 
 
-def photos_in(folder: Path) -> tuple[Path, ...]:
+def photos_in(folder: Path, flag: str = "--calibration") -> tuple[Path, ...]:
     """The photos of a folder in the order of their names, by suffix; folders in it are not searched.
+
+    Args:
+        folder: where they lie.
+        flag: that named it, for messages.
 
     Raises:
         SpecError: it is missing or no folder, or holds no photo that can be read.
     """
     try:
         if not folder.is_dir():
-            raise SpecError(
-                f"--calibration {folder} is not a folder: give one with photos as the network will see them"
-            )
+            raise SpecError(f"{flag} {folder} is not a folder: give one with photos as the network will see them")
         suffixes = Image.registered_extensions()
         photos = tuple(
             path for path in sorted(folder.iterdir()) if path.suffix.lower() in suffixes and path.name[0] != "."
         )
     except OSError as error:
-        raise SpecError(f"--calibration {folder} cannot be read: {reason(error)}") from None
+        raise SpecError(f"{flag} {folder} cannot be read: {reason(error)}") from None
     if not photos:
-        raise SpecError(f"--calibration {folder} holds no photo: give a folder with some as the network will see them")
+        raise SpecError(f"{flag} {folder} holds no photo: give a folder with some as the network will see them")
     first = ""
     for path in photos:
         try:
@@ -43,7 +45,7 @@ def photos_in(folder: Path) -> tuple[Path, ...]:
             return photos
         except ImageError as error:
             first = first or str(error)
-    raise SpecError(f"--calibration {folder} holds no photo that can be read: {first}")
+    raise SpecError(f"{flag} {folder} holds no photo that can be read: {first}")
 
 
 def content_hash(photos: tuple[Path, ...]) -> str:

@@ -213,6 +213,9 @@ def infer(
     engine: Annotated[Path | None, typer.Option("--engine", "-e", help="bundle [the newest one here]")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="folder, or NAME.png for one photo")] = Path(),
     overlay: Annotated[bool, typer.Option("--overlay", help="write NAME.overlay.png too")] = False,
+    fast_decode: Annotated[
+        bool, typer.Option("--fast-decode", help="JPEGs at the smallest fraction that has the network's pixels")
+    ] = False,
     backend: Annotated[str, typer.Option(help="auto (the GPU if it can), tensorrt, onnxruntime")] = "auto",
     repeat: Annotated[int, typer.Option(min=1, help="run each photo N times; gives median and p95")] = 1,
     profile: Annotated[bool, typer.Option("--profile", help="time each layer of the TensorRT plan")] = False,
@@ -223,10 +226,13 @@ def infer(
     from trtpost import inference, report
     from trtpost.builder import ASSUMED
     from trtpost.bundle import load_bundle, newest_bundle
+    from trtpost.errors import SpecError
     from trtpost.segment import Segmenter
 
     path = engine or newest_bundle(Path())
-    with Segmenter(load_bundle(path), backend=backend, threads=threads) as segmenter:
+    if fast_decode and overlay:
+        raise SpecError("--overlay needs whole photos: do without --fast-decode")
+    with Segmenter(load_bundle(path), backend=backend, threads=threads, fast_decode=fast_decode) as segmenter:
         jobs = inference.plan_jobs(images, output, overlay=overlay)
         warm_up = segmenter.warm_up()
         layers = segmenter.profile(jobs[0].photo) if profile else []
@@ -270,21 +276,132 @@ def inspect(
     print(facts_text(inspect_path(path, _progress())))
 
 
+@app.command()
+def verify(
+    bundle: Annotated[Path | None, typer.Argument(help="bundle [the newest one here]", readable=False)] = None,
+    against: Annotated[Path, typer.Option(help="the model it was built from, in its own format")] = Path(),
+    images: Annotated[Path, typer.Option(help="folder of photos")] = Path(),
+    labels: Annotated[Path | None, typer.Option(help="folder of ground truth: a PNG of class ids a photo")] = None,
+    html: Annotated[Path | None, typer.Option(help="write a report with pictures, one file")] = None,
+    orders: Annotated[
+        bool, typer.Option("--orders", help="builds nearest and bilinear, and scores both against --labels")
+    ] = False,
+    min_agreement: Annotated[
+        float | None, typer.Option(help="share of pixels that must agree apart from ties [by the bundle's precision]")
+    ] = None,
+    normalize: Annotated[str | None, typer.Option(help="of the replaced pipeline, as for build [the model's]")] = None,
+    channels: Annotated[str | None, typer.Option(help="of the replaced pipeline [rgb]")] = None,
+    fit: Annotated[str | None, typer.Option(help="of the replaced pipeline [the bundle's]")] = None,
+    resize: Annotated[str | None, typer.Option(help="of the replaced pipeline [the bundle's]")] = None,
+    match: Annotated[str, typer.Option(help="whose resize the replaced pipeline uses")] = "tf",
+    logits: Annotated[str | None, typer.Option(help="as for build [found by itself]")] = None,
+    layout: Annotated[str | None, typer.Option(help="as for build [found by itself]")] = None,
+    head: Annotated[str | None, typer.Option(help="as for build [found by itself]")] = None,
+    threshold: Annotated[float | None, typer.Option(help="as for build [0.5 or 0]")] = None,
+    signature: Annotated[str | None, typer.Option(help="of a SavedModel that has several")] = None,
+    backend: Annotated[str, typer.Option(help="auto (the GPU if it can), tensorrt, onnxruntime")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of tables")] = False,
+) -> None:
+    """Compare a bundle with the pipeline that it replaces, which runs MODEL in its own framework."""
+    from trtpost import report
+    from trtpost.bundle import load_bundle, newest_bundle
+    from trtpost.calibration import photos_in
+    from trtpost.errors import SpecError
+    from trtpost.options import BuildOptions
+    from trtpost.progress import Progress
+    from trtpost.verify.orders import compare_orders, orders_to_json
+    from trtpost.verify.page import Gallery, write_page
+    from trtpost.verify.run import Replaced, report_to_json
+    from trtpost.verify.run import verify as run_verify
+
+    if against == Path() or images == Path():
+        raise SpecError("verify needs the model (--against MODEL) and a folder of photos (--images DIR)")
+    progress = Progress() if as_json else _progress()
+    count = len(photos_in(images, "--images"))
+    if orders:
+        if labels is None:
+            raise SpecError("--orders scores against ground truth: give it with --labels DIR")
+        options = BuildOptions(
+            normalize=normalize,
+            channels=channels,  # type: ignore[arg-type]
+            fit=fit or "stretch",  # type: ignore[arg-type]
+            match=match,  # type: ignore[arg-type]
+            logits=logits,
+            layout=layout,  # type: ignore[arg-type]
+            head=head,  # type: ignore[arg-type]
+            threshold=threshold,
+            signature=signature,
+        )
+        with _bar(count, "photos", quiet=as_json) as advance:
+            found = compare_orders(
+                against, images, labels, options, backend=backend, progress=progress, advance=advance
+            )
+        if as_json:
+            print(orders_to_json(found))
+        else:
+            _console().print(report.orders_table(found))
+        return
+    opened = load_bundle(bundle or newest_bundle(Path()))
+    replaced = Replaced(
+        normalize=normalize,
+        channels=channels,  # type: ignore[arg-type]
+        fit=fit,  # type: ignore[arg-type]
+        resize=resize,  # type: ignore[arg-type]
+        match=match,  # type: ignore[arg-type]
+        logits=logits,
+        layout=layout,  # type: ignore[arg-type]
+        head=head,  # type: ignore[arg-type]
+        threshold=threshold,
+        signature=signature,
+    )
+    gallery = Gallery(opened.passport.classes) if html else None
+    with _bar(count, "photos", quiet=as_json) as advance:
+        result = run_verify(
+            opened,
+            against,
+            images,
+            labels=labels,
+            replaced=replaced,
+            min_agreement=min_agreement,
+            backend=backend,
+            show=gallery.show if gallery else None,
+            progress=progress,
+            advance=advance,
+        )
+    if html and gallery:
+        write_page(result, gallery, html)
+    if as_json:
+        print(report_to_json(result))
+    else:
+        _console().print(report.verify_tables(result), soft_wrap=True)
+        if html:
+            print(f"report    {html}")
+    if not result.passed:
+        raise typer.Exit(1)
+
+
+HTML = typer.Option(help="write a page with plots, one file")
+JSON = typer.Option("--json", help="print JSON instead of tables")
+THREADS = typer.Option(min=1, max=1024, help="for everybody [all cores]")
+
+
 @bench.command()
 def post(
     classes: Annotated[int, typer.Option(min=2, max=256, help="channels of the logits")] = 19,
     source: Annotated[str, typer.Option(help="HxW of the logits")] = "512x512",
     size: Annotated[str, typer.Option(help="HxW of the mask")] = "3024x4032",
     pattern: Annotated[str, typer.Option(help="smooth, as networks give them, or noise")] = "smooth",
-    threads: Annotated[int | None, typer.Option(min=1, max=1024, help="for everybody [all cores]")] = None,
+    threads: Annotated[int | None, THREADS] = None,
     rounds: Annotated[int, typer.Option(min=3, help="runs of each row")] = 15,
+    html: Annotated[Path | None, HTML] = None,
+    as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Logits to mask: ours against everything people use, in one process."""
-    from trtpost import report
+    from trtpost.bench import tables
     from trtpost.bench.post import bench_post
     from trtpost.spec import parse_pair
 
-    with _bar(rounds, "rounds", quiet=False) as advance:
+    with _bar(rounds, "rounds", quiet=as_json) as advance:
         result = bench_post(
             classes,
             parse_pair(source),
@@ -294,7 +411,71 @@ def post(
             rounds=rounds,
             advance=advance,
         )
-    _console().print(report.bench_table(result))
+    grids = tables.post_grids(result)
+    if html:
+        from trtpost.bench.plots import post_plots
+
+        _page(html, "Logits to mask", grids[0].title, post_plots(result), grids)
+    _show(tables.to_json(result) if as_json else tables.shown(grids), html, as_json=as_json)
+
+
+@bench.command()
+def resize(
+    source: Annotated[str, typer.Option(help="HxW of the photo")] = "480x640",
+    factor: Annotated[int, typer.Option(min=1, help="the result is so many times as high and as wide")] = 3,
+    threads: Annotated[int, typer.Option(min=1, max=1024, help="for everybody")] = 1,
+    rounds: Annotated[int, typer.Option(min=3, help="turns of each row")] = 50,
+    html: Annotated[Path | None, HTML] = None,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    """A gray photo made larger in a loop that decodes it: what is decoding, what is conversion, what is the resize."""
+    from trtpost.bench import tables
+    from trtpost.bench.resize import bench_resize
+    from trtpost.spec import parse_pair
+
+    with _bar(rounds, "rounds", quiet=as_json) as advance:
+        result = bench_resize(parse_pair(source), factor, threads=threads, rounds=rounds, advance=advance)
+    grids = tables.resize_grids(result)
+    if html:
+        from trtpost.bench.plots import resize_plots
+
+        _page(html, "A gray photo made larger", grids[0].title, resize_plots(result), grids)
+    _show(tables.to_json(result) if as_json else tables.shown(grids), html, as_json=as_json)
+
+
+@bench.command()
+def pipeline(
+    model: Annotated[
+        Path, typer.Argument(help="the model as people run it: Keras file, SavedModel, ONNX ...", readable=False)
+    ],
+    engine: Annotated[Path | None, typer.Option("--engine", "-e", help="its bundle [built for this run]")] = None,
+    image: Annotated[Path | None, typer.Option(help="photo to take [one is drawn]")] = None,
+    megapixels: Annotated[
+        str | None, typer.Option(help="sizes of the photo, such as 1,12,50,100 [12, or the image as it is]")
+    ] = None,
+    threads: Annotated[int | None, THREADS] = None,
+    rounds: Annotated[int, typer.Option(min=3, help="runs of each system on each photo")] = 7,
+    html: Annotated[Path | None, HTML] = None,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    """Photo file to mask file, stage by stage: ours against the pipelines people have, with the same network."""
+    from trtpost.bench import tables
+    from trtpost.bench.pipeline import bench_pipeline, bundle_of, parse_megapixels
+
+    sizes = parse_megapixels(megapixels) if megapixels else () if image else (12.0,)
+    with bundle_of(model, engine) as bundle, _bar(rounds * max(len(sizes), 1), "rounds", quiet=as_json) as advance:
+        result = bench_pipeline(
+            bundle, model, image=image, megapixels=sizes, threads=threads, rounds=rounds, advance=advance
+        )
+    grids = tables.pipeline_grids(result)
+    title = tables.pipeline_title(result)
+    if html:
+        from trtpost.bench.plots import pipeline_plots
+
+        _page(html, "Photo file to mask file", title, pipeline_plots(result), grids)
+    if not as_json:
+        print(title)
+    _show(tables.to_json(result) if as_json else tables.shown(grids), html, as_json=as_json)
 
 
 @app.command()
@@ -304,6 +485,21 @@ def doctor() -> None:
     from trtpost.report import findings_table
 
     _console().print(findings_table(examine()))
+
+
+def _page(path: Path, title: str, subtitle: str, plots: Any, grids: Any) -> None:
+    from trtpost.bench.page import write_page
+
+    write_page(path, title, subtitle, plots, grids)
+
+
+def _show(result: Any, html: Path | None, *, as_json: bool) -> None:
+    if as_json:
+        print(result)
+        return
+    _console().print(result)
+    if html:
+        print(f"page {html}")
 
 
 def _labels(path: Path | None) -> tuple[str, ...]:

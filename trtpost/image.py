@@ -11,17 +11,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageDraw, ImageFont, UnidentifiedImageError
 
 from trtpost.errors import ImageError, reason
 from trtpost.files import existing_file, write_whole
+from trtpost.png import palette_png
 
 MAX_PIXELS = 178_956_970
 """Larger photos are refused: Pillow's own guard against decompression bombs."""
 
 PNG_LEVEL = 1
-"""zlib level of mask PNGs: the fastest. Two 12-megapixel masks took 30 and 41 ms and 42 and 81 kB at level 1, 43 and
-67 ms and 15 and 49 kB at level 6."""
+"""zlib level of overlays and 16-bit masks: the fastest."""
+
+ORIENTATION = 0x0112
+"""The EXIF tag that says how the camera was held."""
 
 Photo = NDArray[np.uint8]
 """uint8 [H, W, 3], RGB, upright."""
@@ -40,6 +43,25 @@ def read_photo(source: str | Path | bytes) -> Photo:
     Raises:
         ImageError: missing, empty, damaged, cut short, not an image, or larger than `MAX_PIXELS`.
     """
+    return _read(source, None)[0]
+
+
+def read_reduced(source: str | Path | bytes, needed: tuple[int, int]) -> tuple[Photo, tuple[int, int]]:
+    """Decode a JPEG at a half, a quarter or an eighth, the smallest that has `needed` (h, w); other formats whole.
+
+    The pixels are averages, made out of fewer coefficients; what is resized from them differs from what is resized
+    from the whole photo.
+
+    Returns:
+        uint8 [h', w', 3], and (H, W) of the whole photo.
+
+    Raises:
+        ImageError: as for `read_photo`.
+    """
+    return _read(source, needed)
+
+
+def _read(source: str | Path | bytes, needed: tuple[int, int] | None) -> tuple[Photo, tuple[int, int]]:
     if isinstance(source, bytes):
         name, stream = "the image", io.BytesIO(source)
     else:
@@ -53,8 +75,11 @@ def read_photo(source: str | Path | bytes) -> Photo:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of large photos and odd tags; what matters is an error
             with Image.open(stream) as image:
-                image.load()
-                return np.asarray(_to_rgb(ImageOps.exif_transpose(image)))
+                if needed is not None and _is_plain_jpeg(image) and (whole := _reduce(image, needed)) is not None:
+                    return _upright(_rgb(image), _orientation(image)), whole
+                photo = _decoded_jpeg(stream.getvalue()) if _is_plain_jpeg(image) else None
+                photo = _upright(_rgb(image) if photo is None else photo, _orientation(image))
+                return photo, (photo.shape[0], photo.shape[1])
     except UnidentifiedImageError:
         raise ImageError(f"{name} is not an image in a format that Pillow reads") from None
     except Image.DecompressionBombError:
@@ -63,13 +88,61 @@ def read_photo(source: str | Path | bytes) -> Photo:
         raise ImageError(f"{name} is damaged or cut short: {reason(error)}") from None
 
 
-def _to_rgb(image: Image.Image) -> Image.Image:
+def _orientation(image: Image.Image) -> int:
+    value = image.getexif().get(ORIENTATION, 1)
+    return value if value in range(1, 9) else 1  # a damaged tag may hold anything
+
+
+def _reduce(image: Image.Image, needed: tuple[int, int]) -> tuple[int, int] | None:
+    """Have an open JPEG decoded at a fraction; (H, W) of the upright whole, None where no fraction is large enough."""
+    width, height = image.size
+    turned = _orientation(image) in (5, 6, 7, 8)
+    image.draft(None, needed if turned else needed[::-1])
+    if image.size == (width, height):
+        return None
+    return (width, height) if turned else (height, width)
+
+
+def _is_plain_jpeg(image: Image.Image) -> bool:
+    """Of the kinds of JPEG that libjpeg-turbo makes RGB of as Pillow does; MPO is what phones write."""
+    return image.format in ("JPEG", "MPO") and image.mode in ("RGB", "L")
+
+
+def _decoded_jpeg(content: bytes) -> Photo | None:
+    """The pixels that Pillow decodes, by the same library without its copies: docs/pipeline.md.
+
+    None where the library is missing, or the file is not as it should be: Pillow then says what is wrong.
+    """
+    try:
+        import simplejpeg
+    except ImportError:  # no wheel for this platform
+        return None
+    try:
+        decoded: Photo = simplejpeg.decode_jpeg(content)
+    except ValueError:
+        return None
+    return decoded
+
+
+def _rgb(image: Image.Image) -> Photo:
     if image.mode.startswith("I;16") or image.mode == "I":
         levels = np.asarray(image).astype(np.int64)
-        return Image.fromarray((levels.clip(0, 65535) >> 8).astype(np.uint8)).convert("RGB")
+        image = Image.fromarray((levels.clip(0, 65535) >> 8).astype(np.uint8))
     if image.mode == "F":
         raise ValueError("floating-point pixels have no defined range; convert it to 8 bits first")
-    return image.convert("RGB")
+    # `convert` copies even where there is nothing to convert
+    return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
+
+
+def _upright(photo: Photo, orientation: int) -> Photo:
+    """The photo, uint8 [H, W, 3], turned as its EXIF orientation says; what is no orientation turns nothing."""
+    if orientation in (5, 6, 7, 8):
+        photo = photo.swapaxes(0, 1)
+    if orientation in (3, 4, 7, 8):
+        photo = photo[::-1]
+    if orientation in (2, 3, 6, 7):
+        photo = photo[:, ::-1]
+    return np.ascontiguousarray(photo)
 
 
 def check_photo(array: NDArray[Any]) -> Photo:
@@ -116,11 +189,11 @@ def write_mask(mask: NDArray[Any], path: Path, colours: NDArray[np.uint8]) -> No
             f"cannot write {path}: the class ids from {mask.min()} to {mask.max()} do not fit a 16-bit PNG"
         )
     if mask.dtype == np.uint8:
-        image = Image.fromarray(mask)  # mode L, whose bytes are already the palette indices
-        image.putpalette(colours[:256].tobytes())
+        content = palette_png(mask, colours[:256])
+        write_whole(path, lambda file: file.write(content), ImageError)
     else:
         image = Image.fromarray(mask.astype(np.uint16))
-    write_whole(path, lambda file: image.save(file, "PNG", compress_level=PNG_LEVEL), ImageError)
+        write_whole(path, lambda file: image.save(file, "PNG", compress_level=PNG_LEVEL), ImageError)
 
 
 def write_picture(image: Image.Image, path: Path) -> None:

@@ -4,14 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from trtpost.resample import bilinear
-
-PAD = 127
-"""Grey level of the bars: about 0 after the usual normalisations."""
-
 
 class Region(NamedTuple):
     """A rectangle, in pixels of whatever it lies in."""
@@ -52,12 +44,3 @@ def region_of(photo: tuple[int, int], network: tuple[int, int], logits: tuple[in
 def _scaled(start: int, length: int, source: int, target: int) -> tuple[int, int]:
     first = min(round(start * target / source), target - 1)
     return first, max(1, round((start + length) * target / source) - first)
-
-
-def letterboxed(photo: NDArray[np.uint8], network: tuple[int, int], logits: tuple[int, int]) -> NDArray[np.uint8]:
-    """uint8 [H, W, C] to uint8 [h, w, C]: bilinear, rounded, grey bars where there is no photo."""
-    inside = placement((photo.shape[0], photo.shape[1]), network, logits)
-    result = np.full((*network, photo.shape[2]), PAD, np.uint8)
-    resized = np.rint(bilinear(photo, (inside.height, inside.width)))
-    result[inside.top : inside.top + inside.height, inside.left : inside.left + inside.width] = resized
-    return result

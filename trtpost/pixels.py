@@ -7,12 +7,18 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from trtpost.image import Photo
-from trtpost.letterbox import letterboxed
-from trtpost.resample import bilinear
+from trtpost.scale import letterboxed, scaled
 from trtpost.spec import Pre
 
 
-def pixels_of(photo: Photo, pre: Pre, logits_size: tuple[int, int], *, resized: bool = True) -> NDArray[np.uint8]:
+def pixels_of(
+    photo: Photo,
+    pre: Pre,
+    logits_size: tuple[int, int],
+    *,
+    resized: bool = True,
+    whole: tuple[int, int] | None = None,
+) -> NDArray[np.uint8]:
     """The photo at network resolution, and gray where the network is; RGB otherwise, whatever order the network has.
 
     Args:
@@ -20,16 +26,14 @@ def pixels_of(photo: Photo, pre: Pre, logits_size: tuple[int, int], *, resized: 
         pre: how the network wants it.
         logits_size: (h, w) of the network's output, on whose grid a letterbox lies; 0 where dynamic.
         resized: False leaves the photo's size, for engines that resize themselves.
+        whole: the photo's (H, W) where it was decoded at a fraction.
 
     Returns:
         uint8 [h, w, C].
     """
     size = (pre.height, pre.width)
     if resized and photo.shape[:2] != size:
-        if pre.fit == "letterbox":
-            photo = letterboxed(photo, size, logits_size)
-        else:
-            photo = np.rint(bilinear(photo, size)).astype(np.uint8)
+        photo = letterboxed(photo, size, logits_size, whole) if pre.fit == "letterbox" else scaled(photo, size)
     if pre.channels == "gray":
         return np.asarray(Image.fromarray(photo).convert("L"))[..., None]
     return photo

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import onnx
 from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from trtpost.bench.post import Report, Row
 from trtpost.builder import PLACES, describe_located, describe_precision, describe_precisions, describe_spec
-from trtpost.bundle import Bundle
+from trtpost.bundle import Bundle, Verification
 from trtpost.doctor import Finding
 from trtpost.graph.locate import Located
 from trtpost.graph.model import DOMAIN, opset_of
 from trtpost.graph.postprocess import NODE
 from trtpost.timing import STAGE_NAMES, Summary, Timing
+from trtpost.verify.compare import Figures
+from trtpost.verify.orders import Orders
+from trtpost.verify.run import Report as Verified
 
 
 def timing_table(rows: Sequence[tuple[str, Timing | Summary]]) -> Group:
@@ -106,6 +109,7 @@ def bundle_facts(bundle: Bundle) -> list[tuple[str, str]]:
         ),
     ]
     facts.append(("precision", describe_precision(passport)))
+    facts.append(("verified", describe_verification(passport.verification)))
     if passport.plan and bundle.plan is None:
         facts.append(("plan", "in the bundle's folder, which this file was taken out of"))
     elif passport.plan:
@@ -124,6 +128,81 @@ def bundle_facts(bundle: Bundle) -> list[tuple[str, str]]:
     else:
         facts.append(("plan", "none: runs in ONNX Runtime"))
     return [*facts, ("built by", f"trtpost {passport.version}")]
+
+
+def describe_verification(score: Verification | None) -> str:
+    """One line on the last `trtpost verify`."""
+    if score is None:
+        return "not yet: trtpost verify BUNDLE --against MODEL --images FOLDER"
+    ties = "ties cannot be told" if score.ties is None else f"{score.ties:,} ties"
+    return (
+        f"{score.agreement:.4%} of the pixels of {score.photos} photos have the class that {score.against} gives, "
+        f"{score.real:,} really differ, {ties}, mean IoU {score.mean_iou:.4f}; on {score.engine}"
+    )
+
+
+def verify_tables(report: Verified) -> Group:
+    """What `verify` found: a row a photo, worst first, the classes, where differences begin."""
+    total = report.total
+    lines = [
+        f"bundle    {escape(report.bundle)} on {escape(report.engine)}",
+        f"against   {escape(report.against)} in {escape(report.framework)}",
+        f"pipeline  {escape(report.pipeline)}; {escape(report.resizer)}",
+    ]
+    table = Table(box=None, pad_edge=False)
+    table.add_column("photo", overflow="fold")
+    columns = ["size", "same class", "really different", "different on ties", "ties", "mean IoU"]
+    for name in columns + (["truth: replaced", "truth: bundle"] if total.truth else []):
+        table.add_column(name, justify="right")
+    for one in report.photos:
+        table.add_row(escape(one.photo.name), f"{one.size[0]}x{one.size[1]}", *_figures(one.figures))
+    if len(report.photos) > 1:
+        table.add_row("[bold]all[/]", "", *_figures(total))
+    ious = [
+        f"{escape(report.classes[index]) if index < len(report.classes) else index} {iou:.4f}"
+        for index, iou in enumerate(total.overlap.ious)
+        if not np.isnan(iou)
+    ]
+    ending = [f"IoU of each class: {', '.join(ious)}"]
+    if report.blame is not None:
+        ending.append(f"where it begins, on {escape(report.blame.photo)}:")
+        for stage in report.blame.stages:
+            mark = "[yellow]differs[/]" if stage.differs else "[green]the same[/]"
+            ending.append(f"  {stage.name:16} {mark}: {escape(stage.text)}")
+    ending += [f"note: {escape(note)}" for note in report.notes]
+    outcome, sign = ("[green]passed[/]", "at least") if report.passed else ("[red]failed[/]", "less than")
+    ending.append(
+        f"{outcome}: {total.agreement_apart_from_ties:.4%} apart from ties, {sign} the {report.minimum:.2%} asked for "
+        f"({escape(report.because)}): {escape(report.verdict)}"
+    )
+    return Group(*lines, table, *ending)
+
+
+def _figures(figures: Figures) -> list[str]:
+    cells = [
+        f"{figures.agreement:.4%}",
+        f"{figures.real:,}",
+        f"{figures.tied:,}",
+        "?" if figures.ties is None else f"{figures.ties:,}",
+        f"{figures.overlap.mean_iou:.4f}",
+    ]
+    return cells + ([f"{one.mean_iou:.4f}" for one in figures.truth] if figures.truth else [])
+
+
+def orders_table(report: Orders) -> Group:
+    """What `verify --orders` found: a row an order."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("order")
+    for name in ("mean IoU", "boundary F", "ArgMax+resize ms"):
+        table.add_column(name, justify="right")
+    for order in report.orders:
+        table.add_row(order.name, f"{order.mean_iou:.4f}", f"{order.boundary:.4f}", f"{order.milliseconds:.2f}")
+    return Group(
+        f"{escape(report.against)} on {report.photos} photos against their ground truth; {escape(report.engine)}",
+        table,
+        f"boundary F: a boundary counts as found within {report.tolerance} pixels; mean over the classes",
+        "ArgMax+resize: the fastest of several runs in turn, median over the photos",
+    )
 
 
 def _shortened(names: Sequence[str], limit: int = 24) -> str:
@@ -169,49 +248,3 @@ def findings_table(findings: Sequence[Finding]) -> Table:
         mark = {True: "[green]✓[/]", False: "[yellow]–[/]", None: " "}[finding.present]
         table.add_row(mark, finding.name, escape(finding.text))
     return table
-
-
-def bench_table(report: Report) -> Group:
-    """`bench post`: one table, nearest above bilinear, each row against our kernel and against the floor."""
-    source, size = ("x".join(map(str, pair)) for pair in (report.source, report.size))
-    lines = [
-        f"{report.classes} x {source} float32 logits ({report.pattern}, {report.boundary:.0%} boundary cells) "
-        f"to a mask of {size}; {report.threads} threads; {report.machine}"
-    ]
-    table = Table(box=None, pad_edge=False)
-    for name in ("", "median ms", "x floor", "x ours"):
-        table.add_column(name, justify="left" if not name else "right")
-    table.add_column("mask against the reference")
-    if report.floor is not None:
-        table.add_row("floor: read the logits, write the mask", f"{report.floor:.2f}", "1.0", "", "")
-    for resize in ("nearest", "bilinear"):
-        ours = report.ours(resize)
-        table.add_row(f"[bold]{resize}[/]")
-        for row in report.rows:
-            if row.resize != resize:
-                continue
-            if row.milliseconds is None:
-                table.add_row(f"  {row.name}", "-", "", "", escape(row.missing))
-                continue
-            table.add_row(
-                f"  {row.name}",
-                f"{row.milliseconds:.2f}",
-                f"{row.milliseconds / report.floor:.1f}" if report.floor else "",
-                f"{row.milliseconds / ours:.1f}" if ours else "",
-                _verdict(row),
-            )
-        rival = report.fastest_rival(resize)
-        if rival and rival.milliseconds and ours:
-            lines.append(
-                f"{resize}: {rival.milliseconds / ours:.1f} times the speed of the fastest rival ({rival.name})"
-            )
-    return Group(lines[0], table, *lines[1:])
-
-
-def _verdict(row: Row) -> str:
-    convention = f" of '{row.match}'" if row.resize == "nearest" else ""
-    if row.different == 0:
-        return f"equal{convention}"
-    if row.different == row.ties:
-        return f"equal but for {row.ties} ties"
-    return f"{row.different - row.ties} pixels differ{convention}"

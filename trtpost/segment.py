@@ -16,7 +16,7 @@ from trtpost.backends.choice import choose
 from trtpost.backends.tensorrt.run import TensorRTEngine
 from trtpost.bundle import Bundle, load_bundle
 from trtpost.errors import BackendError, ImageError, SpecError
-from trtpost.image import Photo, check_photo, overlay, palette, read_photo, write_mask
+from trtpost.image import Photo, check_photo, overlay, palette, read_photo, read_reduced, write_mask
 from trtpost.pixels import pixels_of
 from trtpost.timing import Stopwatch, Timing
 
@@ -30,7 +30,7 @@ class Result:
 
     Attributes:
         mask: class ids [H, W] at the photo's resolution; uint8, or int32 where there are more than 256 classes.
-        photo: uint8 [H, W, 3], as decoded.
+        photo: uint8 [H, W, 3], as decoded; smaller where `fast_decode` read a fraction.
         classes: name of each class id.
         timing: milliseconds of each stage; of a batch, the photo's share.
     """
@@ -41,7 +41,13 @@ class Result:
     timing: Timing
 
     def overlay(self) -> Image.Image:
-        """The photo with the classes in colour over it, and a legend."""
+        """The photo with the classes in colour over it, and a legend.
+
+        Raises:
+            ImageError: the photo was decoded at a fraction.
+        """
+        if self.photo.shape[:2] != self.mask.shape:
+            raise ImageError("an overlay needs the whole photo: do without fast_decode")
         return overlay(self.photo, self.mask, self.classes, palette(self.classes))
 
     def save_mask(self, path: str | Path) -> None:
@@ -53,6 +59,15 @@ class Result:
         write_mask(self.mask, Path(path), palette(self.classes))
 
 
+@dataclass(frozen=True)
+class _Decoded:
+    """Pixels uint8 [h, w, 3] of a photo of `size` (H, W), smaller where a fraction was decoded."""
+
+    pixels: Photo
+    size: tuple[int, int]
+    timing: Timing
+
+
 class Segmenter:
     """Runs an engine bundle; one may be used from several threads.
 
@@ -61,13 +76,27 @@ class Segmenter:
         backend: `tensorrt` (the plan, on the GPU), `onnxruntime` (the baked graph, on the CPU), or `auto`: the GPU
             where there is one that can run the plan.
         threads: CPU threads; None leaves the choice to the runtime.
+        fast_decode: decode JPEGs at a half, a quarter or an eighth where the network needs no more. That averages
+            pixels which a resize without antialiasing leaves out: the mask is another one, by docs/pipeline.md mostly
+            at its edges.
 
     Raises:
+        SpecError: `fast_decode` of an engine that takes whole photos.
         TrtpostError: the bundle cannot be read or run.
     """
 
-    def __init__(self, bundle: Bundle | str | Path, *, backend: str = "auto", threads: int | None = None) -> None:
+    def __init__(
+        self,
+        bundle: Bundle | str | Path,
+        *,
+        backend: str = "auto",
+        threads: int | None = None,
+        fast_decode: bool = False,
+    ) -> None:
         self.bundle = bundle if isinstance(bundle, Bundle) else load_bundle(Path(bundle))
+        if fast_decode and self.bundle.passport.post.size == "image":
+            raise SpecError("the engine takes whole photos (it was built with --size image): do without --fast-decode")
+        self._fast_decode = fast_decode
         self._engine, self.note = choose(self.bundle, backend, threads)
         self._closed = False
 
@@ -129,63 +158,70 @@ class Segmenter:
                 f"layers are timed by TensorRT, but this bundle runs on {self.engine}: "
                 "--backend tensorrt says what keeps its plan from running here"
             )
-        array, _ = self._decode(photo)
-        return self._engine.profile(self._batch([array]), (array.shape[0], array.shape[1]))
+        decoded = self._decode(photo)
+        return self._engine.profile(self._batch([decoded]), decoded.size)
 
-    def _decode(self, photo: PhotoLike) -> tuple[Photo, Timing]:
-        watch = Stopwatch()
+    def _decode(self, photo: PhotoLike) -> _Decoded:
+        pre, watch = self.bundle.passport.pre, Stopwatch()
         with watch("decode"):
             if isinstance(photo, np.ndarray):
-                array = check_photo(photo)
-            elif isinstance(photo, str | bytes | os.PathLike):
-                array = read_photo(photo)
-            else:
+                pixels = check_photo(photo)
+                size = (pixels.shape[0], pixels.shape[1])
+            elif not isinstance(photo, str | bytes | os.PathLike):
                 raise ImageError(
                     f"a photo must be a path, an image file's bytes or a uint8 array [H, W, 3], not a "
                     f"{type(photo).__name__}; for a Pillow image: np.asarray(image.convert('RGB'))"
                 )
-        self._check_size(array)
-        return array, watch.timing
+            elif self._fast_decode:
+                pixels, size = read_reduced(photo, (pre.height, pre.width))
+            else:
+                pixels = read_photo(photo)
+                size = (pixels.shape[0], pixels.shape[1])
+        self._check_size(size)
+        return _Decoded(pixels, size, watch.timing)
 
-    def _check_size(self, photo: Photo) -> None:
-        size = self.bundle.passport.post.size
-        if isinstance(size, tuple) and photo.shape[:2] != size:
+    def _check_size(self, size: tuple[int, int]) -> None:
+        fixed = self.bundle.passport.post.size
+        if isinstance(fixed, tuple) and size != fixed:
             raise ImageError(
-                f"the engine's mask is fixed at {size[0]}x{size[1]}, but the photo has "
-                f"{photo.shape[0]}x{photo.shape[1]} pixels (height x width): "
+                f"the engine's mask is fixed at {fixed[0]}x{fixed[1]}, but the photo has "
+                f"{size[0]}x{size[1]} pixels (height x width): "
                 "build with --size runtime for photos of any size"
             )
 
-    def _run(self, photos: list[tuple[Photo, Timing]]) -> list[Result]:
+    def _run(self, photos: list[_Decoded]) -> list[Result]:
         results: list[Result] = []
         limit = self.bundle.passport.max_batch
         while len(results) < len(photos):
             start = len(results)
             stop = start + 1
-            shape = photos[start][0].shape
-            while stop < min(start + limit, len(photos)) and photos[stop][0].shape == shape:
+            size = photos[start].size
+            while stop < min(start + limit, len(photos)) and photos[stop].size == size:
                 stop += 1
             results += self._run_batch(photos[start:stop])
         return results
 
-    def _run_batch(self, photos: list[tuple[Photo, Timing]]) -> list[Result]:
+    def _run_batch(self, photos: list[_Decoded]) -> list[Result]:
         if self._closed:
             raise BackendError("the segmenter is closed: make a new one")
         watch = Stopwatch()
         with watch("preprocess"):
-            pixels = self._batch([photo for photo, _ in photos])
-        height, width = photos[0][0].shape[:2]
-        masks = self._engine.run(pixels, (height, width), watch)
+            pixels = self._batch(photos)
+        masks = self._engine.run(pixels, photos[0].size, watch)
         share = watch.timing.share(len(photos))
         return [
-            Result(mask, photo, self.bundle.passport.classes, replace(share, decode=timing.decode))
-            for (photo, timing), mask in zip(photos, masks, strict=False)
+            Result(mask, photo.pixels, self.bundle.passport.classes, replace(share, decode=photo.timing.decode))
+            for photo, mask in zip(photos, masks, strict=False)
         ]
 
-    def _batch(self, photos: list[Photo]) -> NDArray[np.uint8]:
+    def _batch(self, photos: list[_Decoded]) -> NDArray[np.uint8]:
         """Photos of one size as the engine takes them, uint8 [N, h, w, C]; a fixed batch is filled with the last."""
         passport = self.bundle.passport
         resized, logits_size = passport.post.size != "image", passport.located.logits_size
-        pixels = np.stack([pixels_of(photo, passport.pre, logits_size, resized=resized) for photo in photos])
+        each = [
+            pixels_of(photo.pixels, passport.pre, logits_size, resized=resized, whole=photo.size) for photo in photos
+        ]
+        # `stack` copies, which for an engine that takes whole photos is a photo
+        pixels = np.ascontiguousarray(each[0])[None] if len(each) == 1 else np.stack(each)
         missing = passport.located.batch - len(photos)
         return np.concatenate([pixels, np.repeat(pixels[-1:], missing, axis=0)]) if missing > 0 else pixels

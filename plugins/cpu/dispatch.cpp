@@ -1,6 +1,7 @@
 // The Python module trtpost._cpu: fills in a Job, picks the kernel for this processor, and runs its chunks on threads.
 //
-// Shapes, types and values are checked by trtpost/fused.py, which alone calls this.
+// Shapes, types and values are checked by trtpost/fused.py, which alone calls this; what picture.h declares has callers
+// of its own.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -8,6 +9,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -16,6 +20,7 @@
 
 #include "../common/index.h"
 #include "job.h"
+#include "picture.h"
 
 namespace nb = nanobind;
 
@@ -122,21 +127,42 @@ Scratch scratch_of(const Job &job, bool converted) {
 
 // ---- threads -------------------------------------------------------------------------------------------------------
 
-// Calls work() on so many threads at once, the calling one among them. Where the system gives no more
-// threads, fewer do the work: it is handed out by a shared counter.
+// Who is at work, and whether there is still work to come to.
+struct Gate {
+  std::mutex lock;
+  std::condition_variable left;
+  int inside = 0;
+  bool closed = false;
+};
+
+// Calls work() on so many threads at once, the calling one among them. It is handed out by a shared counter, so where the
+// system gives no more threads, fewer do it; and one that begins when all is done, because another library's threads
+// were spinning on its core, is not waited for.
 template <typename Work>
-void on_threads(int workers, Work work) {
-  std::vector<std::thread> threads;
-  threads.reserve(workers - 1);
+void on_threads(int workers, const Work &work) {
+  const auto gate = std::make_shared<Gate>();
+  const auto helper = [gate, &work] {
+    {
+      const std::lock_guard<std::mutex> hold(gate->lock);
+      if (gate->closed) return;  // `work` may be gone
+      ++gate->inside;
+    }
+    work();
+    const std::lock_guard<std::mutex> hold(gate->lock);
+    --gate->inside;
+    gate->left.notify_one();
+  };
   for (int k = 1; k < workers; ++k) {
     try {
-      threads.emplace_back(work);
+      std::thread(helper).detach();
     } catch (const std::system_error &) {
       break;
     }
   }
   work();
-  for (std::thread &thread : threads) thread.join();
+  std::unique_lock<std::mutex> hold(gate->lock);
+  gate->closed = true;
+  gate->left.wait(hold, [&] { return gate->inside == 0; });
 }
 
 constexpr size_t kKept = 4 << 20;
@@ -262,6 +288,30 @@ float floor_pass(nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu> source,
   return (float)sum;
 }
 
+using Photo = nb::ndarray<const uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using Pixels = nb::ndarray<uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using Labels = nb::ndarray<const uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Index = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Weights = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+void shrink(Photo photo, Index top, Index bottom, Weights down, Index left, Index right, Weights across, Pixels out) {
+  const Neighbours rows{top.data(), bottom.data(), down.data(), (int)top.size()};
+  const Neighbours columns{left.data(), right.data(), across.data(), (int)left.size()};
+  const size_t width = photo.shape(1);
+  const int channels = (int)photo.shape(2);
+  nb::gil_scoped_release release;
+  bilinear_pixels(photo.data(), width, channels, rows, columns, out.data());
+}
+
+nb::bytes deflate(Labels mask) {
+  std::vector<uint8_t> stream;
+  {
+    nb::gil_scoped_release release;
+    stream = deflate_mask(mask.data(), mask.shape(0), mask.shape(1));
+  }
+  return nb::bytes(stream.data(), stream.size());
+}
+
 }  // namespace
 }  // namespace trtpost
 
@@ -270,6 +320,9 @@ NB_MODULE(_cpu, module) {
              nb::arg("match"), nb::arg("bilinear"), nb::arg("threshold"), nb::arg("margin").none(), nb::arg("margin_scale"),
              nb::arg("threads"), nb::arg("full"), nb::arg("isa"));
   module.def("floor_pass", &trtpost::floor_pass, nb::arg("source"), nb::arg("target"), nb::arg("threads"));
+  module.def("bilinear_pixels", &trtpost::shrink, nb::arg("photo"), nb::arg("top"), nb::arg("bottom"), nb::arg("down"),
+             nb::arg("left"), nb::arg("right"), nb::arg("across"), nb::arg("out"));
+  module.def("deflate_mask", &trtpost::deflate, nb::arg("mask"));
   module.def("isas", [] {
     nb::list names;
     for (const auto &isa : trtpost::isas()) names.append(isa.name);

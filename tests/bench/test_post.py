@@ -11,8 +11,8 @@ from rich.console import Console
 
 from trtpost.bench.measure import Candidate, interleave
 from trtpost.bench.post import bench_post, boundary_share, make_logits
+from trtpost.bench.tables import post_grids, shown
 from trtpost.errors import SpecError
-from trtpost.report import bench_table
 
 
 def test_everybody_runs_and_is_judged():
@@ -32,10 +32,10 @@ def test_everybody_runs_and_is_judged():
     assert rival is not None
     assert rival.kind == "rival"
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(bench_table(report))
-    shown = console.export_text()
-    assert "trtpost fused kernel" in shown
-    assert "times the speed of the fastest rival" in shown
+    console.print(shown(post_grids(report)))
+    text = console.export_text()
+    assert "trtpost fused kernel" in text
+    assert "times the speed of the fastest rival" in text
 
 
 def test_a_wrong_mask_is_found(monkeypatch):

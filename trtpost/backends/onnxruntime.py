@@ -45,6 +45,8 @@ class OnnxRuntimeEngine:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4  # its errors reach the user as ours
         options.intra_op_num_threads = threads or fused.default_threads()
+        # threads that spin between runs hold the cores that decoding and the kernel need: on two cores, twice the time
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         if bundle.passport.precision == "int8":
             # its int8 kernels saturate where the processor has no VNNI, and masks must not depend on the processor
             options.add_session_config_entry("session.disable_quant_qdq", "1")

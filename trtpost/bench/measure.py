@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 
 @dataclass(frozen=True)
@@ -73,3 +73,32 @@ def _timed(candidate: Candidate, expected: float) -> float:
     start = time.perf_counter()
     candidate.run()
     return (time.perf_counter() - start) * 1000
+
+
+Answer = TypeVar("Answer")
+
+
+def take_turns(
+    runs: Mapping[str, Callable[[], Answer]],
+    *,
+    rounds: int,
+    short: bool = False,
+    advance: Callable[[], None] = lambda: None,
+) -> dict[str, list[Answer]]:
+    """What each run gave, round by round in shuffled order: for runs that time their own stages.
+
+    Each runs once at the start, to warm up; that answer is dropped. `short` runs are also each preceded by one that
+    wakes their threads and fills the caches: as in a loop over images.
+    """
+    answers: dict[str, list[Answer]] = {name: [] for name in runs}
+    for run in runs.values():
+        run()
+    order, chance = list(runs), random.Random(0)
+    for _ in range(rounds):
+        chance.shuffle(order)
+        for name in order:
+            if short:
+                runs[name]()
+            answers[name].append(runs[name]())
+        advance()
+    return answers

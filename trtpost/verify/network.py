@@ -1,0 +1,251 @@
+"""The source model in its own framework, untouched: TensorFlow, the TFLite interpreter, or ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from trtpost.builder import Decided
+from trtpost.convert import load
+from trtpost.errors import BackendError, ModelError, TrtpostError, reason
+from trtpost.graph.emulate import with_outputs
+from trtpost.graph.locate import Located, locate
+from trtpost.spec import Layout
+from trtpost.verify.frameworks import quiet, tensorflow
+from trtpost.verify.tflite import without_custom_ops
+
+SQUASHING = ("Softmax", "LogSoftmax", "Sigmoid")
+"""What may lie between the logits that a bundle takes and the output that people see."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a network says of one photo.
+
+    Attributes:
+        scores: float32 [h, w, C], a value for each class, or one for a threshold. Where the network ends in labels:
+            what they are the ArgMax of, or None where that cannot be read.
+        labels: integers [h, w] where the network ends in labels; else None.
+        step: difference between neighbouring values of quantised scores; 0 for floats.
+    """
+
+    scores: NDArray[np.float32] | None
+    labels: NDArray[Any] | None
+    step: float = 0.0
+
+
+@dataclass(frozen=True)
+class Network:
+    """A model ready to run.
+
+    Attributes:
+        name: framework and version, for people.
+        run: the input tensor [1, ...] in the network's own layout to its answer.
+        squashed: the last of `SQUASHING` that the scores have been through and a bundle's logits have not; or empty.
+    """
+
+    name: str
+    run: Callable[[NDArray[Any]], Answer]
+    squashed: str
+
+
+@dataclass(frozen=True)
+class _Raw:
+    """A tensor as the framework gives it: scale and zero are those of integers that stand for real numbers."""
+
+    values: NDArray[Any]
+    scale: float = 1.0
+    zero: int = 0
+
+
+Runner = Callable[[NDArray[Any]], tuple[_Raw, _Raw | None]]
+"""Input tensor to the output that was chosen and, for labels, what they are the ArgMax of."""
+
+
+def load_network(source: Path, kind: str, decided: Decided, signature: str | None) -> Network:
+    """The model in its own framework.
+
+    Args:
+        source, kind: the model and what `kind_of` says of it.
+        decided: which of its outputs is the mask's, and in which layout.
+        signature: of a SavedModel that has several.
+
+    Raises:
+        TrtpostError: the framework is missing or refuses the model, or the scores cannot be read from it.
+    """
+    located = decided.located
+    inner = located.head != "labels" and "ArgMax" in located.dropped  # bilinear: what the final ArgMax was taken of
+    loaders = {"onnx": _onnx, "tflite": _tflite}
+    try:
+        with quiet():
+            if kind in loaders:
+                name, run, layout = loaders[kind](source, decided, inner)
+            elif inner:
+                raise ModelError(
+                    f"{source} ends in class ids, and {kind} does not show the logits before them, which a bilinear "
+                    "resize is made of: verify a bundle built with --resize nearest"
+                )
+            else:
+                name, run, layout = _tensorflow(source, kind, decided, signature)
+    except TrtpostError:
+        raise
+    except Exception as error:  # the frameworks raise anything
+        raise BackendError(f"{source} cannot be run in its own framework: {reason(error)}") from None
+    squashed = [] if inner and kind == "onnx" else [op for op in located.dropped if op in SQUASHING]
+
+    def answer(tensor: NDArray[Any]) -> Answer:
+        try:
+            output, behind = run(tensor)
+        except Exception as error:
+            raise BackendError(f"{source} failed in its own framework: {reason(error)}") from None
+        if located.head != "labels":
+            return Answer(_scores(output, layout), None, _step(output))
+        labels = output.values.reshape(located.logits_size if all(located.logits_size) else _plane(output.values))
+        scores = None if behind is None else _scores(behind, layout)
+        if scores is not None and scores.shape[:2] != labels.shape:
+            scores = None  # the labels were resized inside the network
+        return Answer(scores, labels, 0.0 if behind is None else _step(behind))
+
+    return Network(name, answer, squashed[-1] if squashed else "")
+
+
+def _scores(raw: _Raw, layout: Layout) -> NDArray[np.float32]:
+    values: NDArray[np.float32] = (raw.values[0].astype(np.float32) - raw.zero) * np.float32(raw.scale)
+    return np.ascontiguousarray(values.transpose(1, 2, 0) if layout == "NCHW" else values)
+
+
+def _step(raw: _Raw) -> float:
+    return raw.scale if raw.values.dtype.kind in "iu" else 0.0
+
+
+def _plane(labels: NDArray[Any]) -> tuple[int, ...]:
+    """Rows and columns of labels [N, h, w], [N, 1, h, w] or [N, h, w, 1]."""
+    shape = labels.shape[1:] if labels.ndim > 2 else labels.shape
+    return shape if len(shape) == 2 else shape[1:] if shape[0] == 1 else shape[:2]
+
+
+def _output_layout(located: Located) -> Layout:
+    """Of the output that people see: a Transpose behind the logits turns theirs."""
+    if located.dropped.count("Transpose") % 2 == 0:
+        return located.layout
+    return "NHWC" if located.layout == "NCHW" else "NCHW"
+
+
+def _index(located: Located, names: list[str]) -> int:
+    if located.output in names:
+        return names.index(located.output)
+    if len(names) == 1:
+        return 0
+    raise ModelError(f"of the outputs {', '.join(names)} none is '{located.output}', which the mask is made of")
+
+
+def _onnx(source: Path, decided: Decided, inner: bool) -> tuple[str, Runner, Layout]:
+    import onnxruntime
+
+    located = decided.located
+    layout = located.layout if inner else _output_layout(located)
+    names = [located.logits if inner else located.output]
+    if located.head == "labels":
+        before = locate(decided.model, before_argmax=True)
+        if before.head == "argmax" and before.logits_size == located.logits_size:
+            names, layout = [*names, before.logits], before.layout
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # its errors reach the user as ours
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    model = onnx.load(source)
+    if set(names) <= {value.name for value in model.graph.output}:
+        session = onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
+    else:
+        content = with_outputs(model, names).SerializeToString()
+        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+    def run(tensor: NDArray[Any]) -> tuple[_Raw, _Raw | None]:
+        batch = np.repeat(tensor, max(located.batch, 1), axis=0)
+        found = [_Raw(np.asarray(value)[:1]) for value in session.run(names, {located.input: batch})]
+        return found[0], found[1] if len(found) > 1 else None
+
+    return f"ONNX Runtime {onnxruntime.__version__}", run, layout
+
+
+def _tflite(source: Path, decided: Decided, inner: bool) -> tuple[str, Runner, Layout]:
+    tf = tensorflow()
+    located = decided.located
+    deep = inner or located.head == "labels"
+    # delegates keep the tensors between their operators to themselves
+    resolver = tf.lite.experimental.OpResolverType
+    interpreter = tf.lite.Interpreter(
+        model_content=without_custom_ops(source),
+        num_threads=1,
+        experimental_preserve_all_tensors=deep,
+        experimental_op_resolver_type=resolver.BUILTIN_WITHOUT_DEFAULT_DELEGATES if deep else resolver.AUTO,
+    )
+    interpreter.allocate_tensors()
+    (into,) = interpreter.get_input_details()
+    outputs = interpreter.get_output_details()
+    output = outputs[_index(located, [detail["name"] for detail in outputs])]
+    behind, layout = _before_argmax(interpreter, output["index"]) if deep else (None, _output_layout(located))
+    if inner and behind is None:
+        raise ModelError(f"the logits that {source} takes its ArgMax of cannot be found in it")
+
+    def run(tensor: NDArray[Any]) -> tuple[_Raw, _Raw | None]:
+        interpreter.set_tensor(into["index"], tensor.astype(into["dtype"]))
+        interpreter.invoke()
+        logits = None if behind is None else _read(interpreter, behind)
+        return (logits, None) if inner and logits is not None else (_read(interpreter, output), logits)
+
+    return f"TensorFlow Lite's interpreter of TensorFlow {tf.__version__}", run, layout
+
+
+def _before_argmax(interpreter: Any, output: int) -> tuple[dict[str, Any] | None, Layout]:
+    """The tensor that an ArgMax at the end of a TFLite model is taken of, and its layout; None where there is none."""
+    for operator in interpreter._get_ops_details():
+        if operator["op_name"] == "ARG_MAX" and output in operator["outputs"]:
+            axis = int(interpreter.get_tensor(operator["inputs"][1])) % 4
+            for detail in interpreter.get_tensor_details():
+                if detail["index"] == operator["inputs"][0] and len(detail["shape"]) == 4 and axis in (1, 3):
+                    return detail, "NCHW" if axis == 1 else "NHWC"
+    return None, "NHWC"
+
+
+def _read(interpreter: Any, detail: dict[str, Any]) -> _Raw:
+    scale, zero = detail["quantization"]
+    return _Raw(interpreter.get_tensor(detail["index"]), scale or 1.0, zero)
+
+
+def _tensorflow(source: Path, kind: str, decided: Decided, signature: str | None) -> tuple[str, Runner, Layout]:
+    tf = tensorflow()
+    located = decided.located
+    if kind == "graph_def":
+        graph, (placeholder, *_), ends = load.frozen_graph(source)
+
+        def imported() -> None:
+            tf.compat.v1.import_graph_def(graph, name="")
+
+        wrapped = tf.compat.v1.wrap_function(imported, [])
+        chosen = ends[_index(located, ends)]
+        owner, function = wrapped, wrapped.prune(f"{placeholder}:0", [f"{chosen}:0"])
+        names, keyword = [chosen], None
+    else:
+        if kind == "saved_model":
+            folder = source.parent if source.name == "saved_model.pb" else source
+            owner, function, names = load.saved_model_function(folder, signature)
+        else:
+            owner, function, names = load.keras_function(source, located.input_size)
+        if len(names) != len(function.outputs):
+            names = [tensor.name.split(":")[0] for tensor in function.outputs]
+        by_name = function.structured_input_signature[1]
+        keyword = next(iter(by_name)) if by_name else None
+    index = _index(located, names)
+
+    def run(tensor: NDArray[Any], _owner: Any = owner) -> tuple[_Raw, _Raw | None]:  # the owner must not be freed
+        batch = tf.constant(np.repeat(tensor, max(located.batch, 1), axis=0))
+        found = function(batch) if keyword is None else function(**{keyword: batch})
+        return _Raw(np.asarray(tf.nest.flatten(found)[index])[:1]), None
+
+    return f"TensorFlow {tf.__version__}", run, _output_layout(located)

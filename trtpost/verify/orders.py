@@ -1,0 +1,225 @@
+"""Which order to choose: nearest after ArgMax, or bilinear before it, each against ground truth."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtpost.builder import build
+from trtpost.calibration import photos_in
+from trtpost.image import read_photo
+from trtpost.options import BuildOptions
+from trtpost.progress import Progress
+from trtpost.segment import Segmenter
+from trtpost.spec import Resize
+from trtpost.verify.compare import IGNORE, Overlap, overlap
+from trtpost.verify.run import read_truth, truths_in
+
+TOLERANCE = 0.001
+"""Of the diagonal: how far from the truth's boundary a boundary may lie to count as found; at least one pixel."""
+
+REPEATS = 7
+"""Runs of each photo, both orders in turn; the fastest counts."""
+
+NAMES: dict[Resize, str] = {
+    "nearest": "ArgMax, then nearest resize",
+    "bilinear": "bilinear resize of the logits, then ArgMax",
+}
+
+
+@dataclass(frozen=True)
+class Order:
+    """One order of the two steps.
+
+    Attributes:
+        resize: as in `Post`.
+        mean_iou: with the ground truth, over the pixels of all photos.
+        boundary: boundary F-score with the ground truth, over all photos, mean of the classes that it holds.
+        milliseconds: of ArgMax and resize, median over the photos of the fastest run.
+    """
+
+    resize: Resize
+    mean_iou: float
+    boundary: float
+    milliseconds: float
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return NAMES[self.resize]
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What was found: `tolerance` is in pixels, as a range where the photos differ in size."""
+
+    against: str
+    engine: str
+    photos: int
+    tolerance: str
+    orders: tuple[Order, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Boundaries:
+    """Boundary pixels of each class, float64 [classes]: found by the mask of the truth's, right of the mask's."""
+
+    found: NDArray[np.float64]
+    truth: NDArray[np.float64]
+    right: NDArray[np.float64]
+    drawn: NDArray[np.float64]
+
+    def __add__(self, other: Boundaries) -> Boundaries:
+        return Boundaries(
+            self.found + other.found,
+            self.truth + other.truth,
+            self.right + other.right,
+            self.drawn + other.drawn,
+        )
+
+    @property
+    def score(self) -> float:
+        """F: harmonic mean of precision and recall, mean over the classes whose boundary the truth holds."""
+        occurs = self.truth > 0
+        if not occurs.any():
+            return 1.0
+        recall = self.found[occurs] / self.truth[occurs]
+        precision = self.right[occurs] / np.maximum(self.drawn[occurs], 1)
+        return float((2 * precision * recall / np.maximum(precision + recall, 1e-12)).mean())
+
+
+def compare_orders(
+    against: Path,
+    images: Path,
+    labels: Path,
+    options: BuildOptions,
+    *,
+    backend: str = "auto",
+    progress: Progress | None = None,
+    advance: Callable[[], None] = lambda: None,
+) -> Orders:
+    """Build both orders into a folder that is removed again, and run both on every photo.
+
+    Args:
+        against: the model.
+        images, labels: as for `verify`.
+        options: of both builds; `resize` is not looked at.
+        backend: as in `Segmenter`.
+        progress: is told of the builds.
+        advance: is called after each photo.
+
+    Raises:
+        TrtpostError: the model, a photo or a label cannot be used.
+    """
+    photos = photos_in(images, "--images")
+    truths = truths_in(labels, photos)
+    with tempfile.TemporaryDirectory(prefix="trtpost-") as folder:
+        segmenters = {
+            resize: Segmenter(
+                build(
+                    against,
+                    Path(folder) / f"{resize}.trtpost",
+                    replace(options, resize=resize, flavour="auto" if backend == "tensorrt" else "none"),
+                    progress=progress,
+                ),
+                backend=backend,
+            )
+            for resize in NAMES
+        }
+        overlaps: dict[Resize, list[Overlap]] = {resize: [] for resize in NAMES}
+        boundaries: dict[Resize, list[Boundaries]] = {resize: [] for resize in NAMES}
+        times: dict[Resize, list[float]] = {resize: [] for resize in NAMES}
+        reaches: set[int] = set()
+        for segmenter in segmenters.values():
+            segmenter.warm_up()
+        for photo in photos:
+            pixels = read_photo(photo)
+            runs = [{resize: segmenter(pixels) for resize, segmenter in segmenters.items()} for _ in range(REPEATS)]
+            for resize, result in runs[0].items():
+                mask, classes = result.mask, len(result.classes)
+                truth = read_truth(truths[photo], mask.shape, result.classes)
+                reach = reach_of(mask.shape)
+                reaches.add(reach)
+                overlaps[resize].append(overlap(mask, truth, classes, IGNORE))
+                boundaries[resize].append(boundaries_of(mask, truth, classes, reach))
+                times[resize].append(min(run[resize].timing.argmax_resize for run in runs))
+            advance()
+        engine = next(iter(segmenters.values())).engine
+        for segmenter in segmenters.values():
+            segmenter.close()
+    return Orders(
+        against=str(against),
+        engine=engine,
+        photos=len(photos),
+        tolerance=f"{min(reaches)}" if len(reaches) == 1 else f"{min(reaches)} to {max(reaches)}",
+        orders=tuple(
+            Order(
+                resize,
+                reduce(add, overlaps[resize]).mean_iou,
+                reduce(add, boundaries[resize]).score,
+                statistics.median(times[resize]),
+            )
+            for resize in NAMES
+        ),
+    )
+
+
+def orders_to_json(report: Orders) -> str:
+    """For programs."""
+    return json.dumps(asdict(report), indent=2, ensure_ascii=False)
+
+
+def reach_of(shape: tuple[int, ...]) -> int:
+    """`TOLERANCE` of the diagonal of a mask [H, W], in pixels."""
+    return max(1, round(TOLERANCE * math.hypot(*shape)))
+
+
+def boundaries_of(mask: NDArray[Any], truth: NDArray[Any], classes: int, reach: int) -> Boundaries:
+    """Boundaries of a mask [H, W] against those of the truth, no farther apart than `reach` pixels in either axis."""
+    known = truth != IGNORE
+    counted = ~_widened(~known, 1)  # where the truth ends nothing begins
+    counts = np.zeros((4, classes))
+    for index in np.union1d(np.unique(mask), np.unique(truth[known])):
+        drawn, real = (_boundary(one == index) & counted for one in (mask, truth))
+        counts[:, index] = (
+            (real & _widened(drawn, reach)).sum(),
+            real.sum(),
+            (drawn & _widened(real, reach)).sum(),
+            drawn.sum(),
+        )
+    return Boundaries(*counts)
+
+
+def _boundary(inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The pixels of a region with a neighbour outside, in the four directions; the picture's edge is none."""
+    padded = np.pad(inside, 1, mode="edge")
+    surrounded = padded[:-2, 1:-1] & padded[2:, 1:-1] & padded[1:-1, :-2] & padded[1:-1, 2:]
+    return inside & ~surrounded
+
+
+def _widened(mask: NDArray[np.bool_], reach: int) -> NDArray[np.bool_]:
+    """True within `reach` pixels of what is true, in either axis: a square, made in doubling steps."""
+    for axis in (0, 1):
+        done = 0
+        while done < reach:
+            step = min(max(done, 1), reach - done)
+            wider = mask.copy()
+            size = mask.shape[axis]
+            ahead = [slice(None)] * 2
+            behind = [slice(None)] * 2
+            ahead[axis], behind[axis] = slice(min(step, size), None), slice(None, max(size - step, 0))
+            wider[tuple(ahead)] |= mask[tuple(behind)]
+            wider[tuple(behind)] |= mask[tuple(ahead)]
+            mask, done = wider, done + step
+    return mask

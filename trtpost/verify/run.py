@@ -1,0 +1,356 @@
+"""`verify`: a bundle against the pipeline that it replaces, on a folder of photos."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from trtpost.builder import ASSUMED, Decided, content_of, decide
+from trtpost.bundle import Bundle, Passport, Verification, record_verification
+from trtpost.calibration import photos_in
+from trtpost.convert import kind_of
+from trtpost.errors import BundleError, ImageError, SpecError, printable, reason
+from trtpost.image import Photo
+from trtpost.options import MIN_AGREEMENT, BuildOptions
+from trtpost.progress import Progress
+from trtpost.segment import Result, Segmenter
+from trtpost.spec import Channels, Fit, Head, Layout, Match, Resize
+from trtpost.verify.blame import Blame, blame
+from trtpost.verify.compare import IGNORE, Figures, compare
+from trtpost.verify.frameworks import resizer
+from trtpost.verify.network import load_network
+from trtpost.verify.reference import Masked, Reference, levels_of, masked, tensor_of
+
+QUANTISED = 0.999
+"""Share of pixels that must agree where the source model computes in integers: ONNX has no exact form of their
+roundings, so that logits differ by a step here and there."""
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """What the replaced pipeline does, where it is not what `trtpost build` would decide for the model by itself.
+
+    Attributes:
+        normalize, channels, logits, layout, head, threshold, signature: as in `BuildOptions`.
+        fit, resize: None: the bundle's own, which are what its owner chose to get.
+        match: whose pixel convention.
+    """
+
+    normalize: str | None = None
+    channels: Channels | None = None
+    fit: Fit | None = None
+    resize: Resize | None = None
+    match: Match = "tf"
+    logits: str | None = None
+    layout: Layout | None = None
+    head: Head | None = None
+    threshold: float | None = None
+    signature: str | None = None
+
+    def options(self, passport: Passport) -> BuildOptions:
+        """As options of a build; the classes' names and the network's size are the bundle's."""
+        return BuildOptions(
+            **asdict(self)
+            | {
+                "fit": self.fit or passport.pre.fit,
+                "resize": self.resize or passport.post.resize,
+                "input_size": (passport.pre.height, passport.pre.width),
+                "flavour": "none",
+            }
+        )
+
+
+@dataclass(frozen=True)
+class PhotoFigures:
+    """One photo: its file, its size (H, W), its figures."""
+
+    photo: Path
+    size: tuple[int, int]
+    figures: Figures
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `verify` found.
+
+    Attributes:
+        bundle: path, for people.
+        engine, framework: what ran the bundle, and what ran the model that it replaces.
+        resizer: what resized in the replaced pipeline.
+        pipeline: the replaced pipeline in one line.
+        classes: name of each class.
+        photos: by their real differences, worst first.
+        total: of all photos.
+        minimum, because: the share of pixels that must agree apart from ties, and why this one.
+        blame: where differences begin; None where there are none.
+        notes: what the reader should know.
+    """
+
+    bundle: str
+    against: str
+    engine: str
+    framework: str
+    resizer: str
+    pipeline: str
+    classes: tuple[str, ...]
+    photos: tuple[PhotoFigures, ...]
+    total: Figures
+    minimum: float
+    because: str
+    blame: Blame | None
+    notes: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """True where enough pixels agree."""
+        return self.total.agreement_apart_from_ties >= self.minimum
+
+    @property
+    def verdict(self) -> str:
+        """One sentence."""
+        total = self.total
+        if self.blame is not None:
+            return f"{total.real:,} pixels really differ; {self.blame.verdict}"
+        if total.different:
+            return f"equal but for {total.different:,} pixels where two classes are a tie"
+        return "equal on every pixel"
+
+
+Show = Callable[[PhotoFigures, Photo, Masked, NDArray[Any]], None]
+"""Is shown each photo with its figures, the reference's mask and the bundle's."""
+
+
+def verify(
+    bundle: Bundle,
+    against: Path,
+    images: Path,
+    *,
+    labels: Path | None = None,
+    replaced: Replaced | None = None,
+    min_agreement: float | None = None,
+    backend: str = "auto",
+    show: Show | None = None,
+    progress: Progress | None = None,
+    advance: Callable[[], None] = lambda: None,
+) -> Report:
+    """Run both on every photo, compare, and write the score into the bundle's passport.
+
+    Args:
+        bundle: what is verified.
+        against: the model that it was built from, in its own format.
+        images: folder of photos.
+        labels: folder of ground truth: PNG masks of the same stem whose pixel values are class ids, 255 for none.
+        replaced: what the replaced pipeline does.
+        min_agreement: share of pixels that must agree apart from ties; None: by the bundle's precision.
+        backend: as in `Segmenter`.
+        show: takes pictures.
+        progress: is told of the model's conversion, and warned.
+        advance: is called after each photo.
+
+    Raises:
+        TrtpostError: with a sentence that says what is wrong and what to do.
+    """
+    if min_agreement is not None and not 0 <= min_agreement <= 1:
+        raise SpecError(f"--min-agreement must be from 0 to 1, not {min_agreement:g}")
+    progress, replaced, passport = progress or Progress(), replaced or Replaced(), bundle.passport
+    photos = photos_in(images, "--images")
+    truths = {} if labels is None else truths_in(labels, photos)
+    kind = kind_of(against)
+    content = content_of(against, kind)
+    notes = []
+    if content != passport.source_sha256:
+        notes.append(
+            f"{against} is not the file that the bundle was built from ({passport.source}, another SHA-256): what "
+            "differs may come from that"
+        )
+    reference = reference_for(against, kind, replaced.options(passport), progress)
+    if reference.decided.origin == ASSUMED:
+        notes.append(
+            "the model does not say how pixels are normalised: the replaced pipeline is ASSUMED to take "
+            "(pixel - 127.5) / 127.5; settle it with --normalize"
+        )
+    done: list[PhotoFigures] = []
+    ties_known = True
+    with Segmenter(bundle, backend=backend) as segmenter:
+        for path in photos:
+            try:
+                result = segmenter(path)
+            except ImageError as error:
+                notes.append(f"a photo is left out: {error}")
+                continue
+            truth = None if labels is None else read_truth(truths[path], result.mask.shape, passport.classes)
+            expected = expected_mask(reference, result)
+            ties_known &= expected.ties is not None
+            classes = max(len(passport.classes), int(expected.labels.max()) + 1, int(result.mask.max()) + 1)
+            one = PhotoFigures(path, result.photo.shape[:2], compare(expected, result.mask, truth, classes))
+            done.append(one)
+            if show is not None:
+                show(one, result.photo, expected, result.mask)
+            advance()
+        if not done:
+            raise ImageError(f"no photo of {images} fits the engine: {notes[-1].removeprefix('a photo is left out: ')}")
+        if not ties_known:
+            notes.append("the model ends in class ids and does not show its logits, so ties cannot be told apart")
+        done.sort(key=lambda one: (one.figures.agreement_apart_from_ties, one.figures.agreement))
+        found = None
+        if done[0].figures.real:
+            found = blame(bundle, reference, segmenter(done[0].photo), done[0].photo.name)
+        engine = segmenter.engine
+    total = reduce(add, (one.figures for one in done))
+    minimum, because = _minimum(min_agreement, passport, reference.decided)
+    try:
+        record_verification(bundle, _score(against, content, engine, done, total))
+    except BundleError as error:
+        notes.append(str(error))
+    return Report(
+        bundle=str(bundle.path),
+        against=str(against),
+        engine=engine,
+        framework=reference.network.name,
+        resizer=reference.resizer.name,
+        pipeline=_describe(reference),
+        classes=passport.classes,
+        photos=tuple(done),
+        total=total,
+        minimum=minimum,
+        because=because,
+        blame=found,
+        notes=tuple(notes),
+    )
+
+
+def reference_for(against: Path, kind: str, options: BuildOptions, progress: Progress) -> Reference:
+    """The replaced pipeline of a model: what a build without a bundle's help would make of it.
+
+    Raises:
+        TrtpostError: the model cannot be understood, or run in its own framework.
+    """
+    decided = decide(against, kind, options, progress)
+    resize = resizer(decided.post.resize, decided.post.match)
+    return Reference(decided, load_network(against, kind, decided, options.signature), resize)
+
+
+def expected_mask(reference: Reference, result: Result) -> Masked:
+    """The replaced pipeline's mask of a photo that the bundle has answered."""
+    levels = levels_of(result.photo, reference.pre, reference.located.logits_size)
+    answer = reference.network.run(tensor_of(levels, reference.pre, reference.located))
+    return masked(answer, (result.mask.shape[0], result.mask.shape[1]), reference)
+
+
+def truths_in(folder: Path, photos: tuple[Path, ...]) -> dict[Path, Path]:
+    """The ground truth of each photo: the PNG of the same stem.
+
+    Raises:
+        ImageError: the folder is missing, or lacks one.
+    """
+    if not folder.is_dir():
+        raise ImageError(f"--labels {folder} is not a folder: give one with a PNG mask of the same name for each photo")
+    truths = {photo: folder / f"{photo.stem}.png" for photo in photos}
+    missing = [truth for truth in truths.values() if not truth.is_file()]
+    if missing:
+        raise ImageError(
+            f"--labels {folder} has no {missing[0].name}: each photo needs a PNG mask of its own name "
+            f"({len(missing)} of {len(photos)} are missing)"
+        )
+    return truths
+
+
+def read_truth(path: Path, size: tuple[int, ...], classes: tuple[str, ...]) -> NDArray[Any]:
+    """Class ids [H, W] of a PNG whose pixel values they are; `IGNORE` for none.
+
+    Raises:
+        ImageError: it cannot be read, has another size, or ids that are no classes.
+    """
+    try:
+        with Image.open(path) as image:
+            mask = np.asarray(image)
+    except Exception as error:  # every decoder has errors of its own
+        raise ImageError(f"{path} is not a mask that can be read: {reason(error)}") from None
+    if mask.ndim != 2 or mask.dtype.kind not in "iub":
+        raise ImageError(f"{path} is a picture in colours: labels are PNGs of one channel whose values are class ids")
+    if mask.shape != size:
+        raise ImageError(
+            f"{path} has {mask.shape[0]}x{mask.shape[1]} pixels and its photo {size[0]}x{size[1]} (height x width): "
+            "give labels at the photos' own sizes"
+        )
+    known = mask[mask != IGNORE]
+    if known.size and int(known.max()) >= len(classes):
+        raise ImageError(f"{path} holds class id {known.max()}, and there are {len(classes)} classes (255 is ignored)")
+    return mask.astype(np.int32)
+
+
+def report_to_json(report: Report) -> str:
+    """For programs."""
+
+    def figures(one: Figures) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "pixels": one.pixels,
+            "agreement": one.agreement,
+            "agreement_apart_from_ties": one.agreement_apart_from_ties,
+            "ties": one.ties,
+            "different_on_ties": one.tied,
+            "really_different": one.real,
+            "mean_iou": one.overlap.mean_iou,
+        }
+        if one.truth is not None:
+            found |= {"truth": {"reference": one.truth[0].mean_iou, "bundle": one.truth[1].mean_iou}}
+        return found
+
+    ious = dict(zip(report.classes, report.total.overlap.ious, strict=False))
+    content = {
+        field.name: getattr(report, field.name)
+        for field in dataclasses.fields(report)
+        if field.name not in ("photos", "total", "blame", "classes")
+    }
+    content |= {
+        "passed": report.passed,
+        "verdict": report.verdict,
+        "total": figures(report.total),
+        "iou": {name: float(value) for name, value in ious.items() if not np.isnan(value)},
+        "photos": [
+            {"photo": printable(str(one.photo)), "size": one.size} | figures(one.figures) for one in report.photos
+        ],
+        "blame": None if report.blame is None else asdict(report.blame) | {"begins": report.blame.begins},
+    }
+    return json.dumps(content, indent=2, ensure_ascii=False)
+
+
+def _minimum(given: float | None, passport: Passport, decided: Decided) -> tuple[float, str]:
+    if given is not None:
+        return given, "--min-agreement"
+    if passport.precision != "fp32":
+        return MIN_AGREEMENT[passport.precision], f"what is asked of {passport.precision}"
+    if decided.located.input_dtype == "uint8" or decided.located.dtype in ("uint8", "int8"):
+        return QUANTISED, "the model is quantised, and its roundings have no exact form in ONNX"
+    return 1.0, "fp32 must be equal"
+
+
+def _score(against: Path, content: str, engine: str, done: list[PhotoFigures], total: Figures) -> Verification:
+    return Verification(
+        against=printable(against.resolve().name),
+        against_sha256=content,
+        engine=engine,
+        photos=len(done),
+        pixels=total.pixels,
+        agreement=total.agreement,
+        ties=total.ties,
+        real=total.real,
+        mean_iou=total.overlap.mean_iou,
+    )
+
+
+def _describe(reference: Reference) -> str:
+    from trtpost.builder import describe_spec
+
+    steps = describe_spec(reference.pre, reference.post, reference.decided.origin)
+    return steps.removesuffix(f", size {reference.post.size}")
