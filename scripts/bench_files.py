@@ -38,12 +38,12 @@ from trtpost.spec import Post  # noqa: E402
 
 SIZE = (3024, 4032)
 SCENE_SEEDS = (42, 43, 44, 45)
-ROUNDS = 9
+ROUNDS = 15
 
 HEAD = """# Photo file to mask file: what was measured, and what was decided
 
-Written by `python scripts/bench_files.py`. Everybody in one process, in turn, medians; {machine}. The machine is
-shared: single figures wander by a third, ratios are steadier.
+Written by `python scripts/bench_files.py`. Everybody in one process, in turn, medians; {machine}.
+The machine is shared: single figures wander by a third, ratios are steadier.
 
 """
 
