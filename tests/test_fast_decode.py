@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from nets import nchw, save
 from PIL import Image, ImageOps
+from typer.testing import CliRunner
 
 from trtpost.builder import build
+from trtpost.cli import app
 from trtpost.errors import ImageError, SpecError
 from trtpost.image import read_photo, read_reduced
 from trtpost.resample import bilinear
@@ -71,3 +73,16 @@ def test_engines_that_take_whole_photos_refuse(tmp_path):
     bundle = build(save(nchw(), tmp_path / "net.onnx"), tmp_path / "a.trtpost", flavour="none", size="image")
     with pytest.raises(SpecError, match="takes whole photos"):
         Segmenter(bundle, fast_decode=True)
+
+
+def test_the_command_line(tmp_path):
+    bundle = build(save(nchw(), tmp_path / "net.onnx"), tmp_path / "a.trtpost", flavour="none")
+    (tmp_path / "photo.jpg").write_bytes(jpeg(6))
+    command = ["infer", str(tmp_path / "photo.jpg"), "-e", str(bundle.path), "-o", str(tmp_path), "--fast-decode"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    with Image.open(tmp_path / "photo.mask.png") as mask:
+        assert mask.size == SMOOTH.shape[:2], "on its side"
+    refused = CliRunner().invoke(app, [*command, "--overlay"])
+    assert isinstance(refused.exception, SpecError)
+    assert "--overlay needs whole photos" in str(refused.exception)
