@@ -45,7 +45,7 @@ plugins: setup ## compile the CUDA kernels to the PTX that the package carries
 test-standin: setup ## test the GPU runtime on a stand-in GPU, with the real pycuda
 	@echo "== building the stand-in GPU"
 	@$(BIN)/python tests/standin/prepare.py
-	@$(BIN)/python -m pytest tests/standin
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/standin
 
 .PHONY: bench
 bench: setup ## logits to mask: ours against everything people use

@@ -344,10 +344,8 @@ LEAST = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", LEAST)
-def test_real_models_keep_their_masks_and_build(built, converted, shared: Path, model, record_property):
-    package("tensorrt_rtx")
+def test_real_models_keep_their_masks(built, converted, shared: Path, model, record_property):
     from trtpost.agreement import check, compare
-    from trtpost.backends.tensorrt.build import Profile, build_plan
     from trtpost.graph.model import load_model
     from trtpost.image import read_photo
     from trtpost.resample import bilinear
@@ -369,9 +367,6 @@ def test_real_models_keep_their_masks_and_build(built, converted, shared: Path, 
         print(f"{model} {precision}: {agreement}")
         record_property(precision, agreement.share)
         check(agreement, precision, least)
-        plan, facts = build_plan(baked, Profile(1, (4096, 4096)), "tensorrt_rtx")
-        assert plan
-        assert max(facts.precisions, key=facts.precisions.get) == precision
 
 
 def test_the_network_half_of_a_baked_graph_is_what_was_reduced():
