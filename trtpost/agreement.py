@@ -177,7 +177,7 @@ def percent(share: float) -> str:
 
 def counted(number: int, thing: str) -> str:
     """`1 photo`, `2 photos`."""
-    return f"{number} {thing}{'' if number == 1 else 's'}"
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 _REMEDIES: dict[Precision, str] = {

@@ -279,8 +279,8 @@ def inspect(
 @app.command()
 def verify(
     bundle: Annotated[Path | None, typer.Argument(help="bundle [the newest one here]", readable=False)] = None,
-    against: Annotated[Path, typer.Option(help="the model it was built from, in its own format")] = Path(),
-    images: Annotated[Path, typer.Option(help="folder of photos")] = Path(),
+    against: Annotated[Path | None, typer.Option(help="the model it was built from, in its own format")] = None,
+    images: Annotated[Path | None, typer.Option(help="folder of photos")] = None,
     labels: Annotated[Path | None, typer.Option(help="folder of ground truth: a PNG of class ids a photo")] = None,
     html: Annotated[Path | None, typer.Option(help="write a report with pictures, one file")] = None,
     orders: Annotated[
@@ -314,11 +314,15 @@ def verify(
     from trtpost.verify.run import Replaced, report_to_json
     from trtpost.verify.run import verify as run_verify
 
-    if against == Path() or images == Path():
+    if against is None or images is None:
         raise SpecError("verify needs the model (--against MODEL) and a folder of photos (--images DIR)")
+    _check_page(html)
     progress = Progress() if as_json else _progress()
     count = len(photos_in(images, "--images"))
     if orders:
+        given = {"BUNDLE": bundle, "--html": html, "--min-agreement": min_agreement, "--resize": resize}
+        if surplus := [name for name, value in given.items() if value is not None]:
+            raise SpecError(f"--orders builds bundles of its own and shows a table: leave {', '.join(surplus)} out")
         if labels is None:
             raise SpecError("--orders scores against ground truth: give it with --labels DIR")
         options = BuildOptions(
@@ -401,6 +405,7 @@ def post(
     from trtpost.bench.post import bench_post
     from trtpost.spec import parse_pair
 
+    _check_page(html)
     with _bar(rounds, "rounds", quiet=as_json) as advance:
         result = bench_post(
             classes,
@@ -433,6 +438,7 @@ def resize(
     from trtpost.bench.resize import bench_resize
     from trtpost.spec import parse_pair
 
+    _check_page(html)
     with _bar(rounds, "rounds", quiet=as_json) as advance:
         result = bench_resize(parse_pair(source), factor, threads=threads, rounds=rounds, advance=advance)
     grids = tables.resize_grids(result)
@@ -462,6 +468,7 @@ def pipeline(
     from trtpost.bench import tables
     from trtpost.bench.pipeline import bench_pipeline, bundle_of, parse_megapixels
 
+    _check_page(html)
     sizes = parse_megapixels(megapixels) if megapixels else () if image else (12.0,)
     with bundle_of(model, engine) as bundle, _bar(rounds * max(len(sizes), 1), "rounds", quiet=as_json) as advance:
         result = bench_pipeline(
@@ -485,6 +492,15 @@ def doctor() -> None:
     from trtpost.report import findings_table
 
     _console().print(findings_table(examine()))
+
+
+def _check_page(path: Path | None) -> None:
+    """Before the work, not after it."""
+    from trtpost.errors import SpecError
+    from trtpost.files import check_page
+
+    if path is not None:
+        check_page(path, SpecError)
 
 
 def _page(path: Path, title: str, subtitle: str, plots: Any, grids: Any) -> None:

@@ -32,6 +32,21 @@ def existing_file(path: Path, kind: str, error: type[TrtpostError]) -> Path:
     return path
 
 
+def check_page(path: Path, error_type: type[TrtpostError]) -> None:
+    """Refuse a target for a page in HTML, before there is anything to write: pages replace pages, and nothing else.
+
+    Raises:
+        TrtpostError: of the given type.
+    """
+    if path.is_dir():
+        raise error_type(f"--html {path} is a folder: name a file in it")
+    above = next(parent for parent in path.absolute().parents if parent.exists())
+    if not above.is_dir():
+        raise error_type(f"--html {path}: {above} is a file, not a folder")
+    if path.exists() and path.suffix.lower() not in (".html", ".htm"):
+        raise error_type(f"--html {path} would replace a file that is no page: choose a name that ends in .html")
+
+
 def write_whole(path: Path, write: Callable[[Any], None], error_type: type[TrtpostError]) -> None:
     """Write a file so that it is there whole or not at all.
 

@@ -203,7 +203,6 @@ def to_json(
         }
         | ({"layers": [{"name": name, "ms": round(ms, 4)} for name, ms in layers]} if layers else {}),
         indent=2,
-        ensure_ascii=False,
     )
 
 

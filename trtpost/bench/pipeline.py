@@ -20,8 +20,9 @@ from trtpost.bench.measure import take_turns
 from trtpost.bench.picture import sides_of, write_photo
 from trtpost.bench.post import machine
 from trtpost.bench.systems import OURS, System, systems
-from trtpost.builder import build
+from trtpost.builder import build, content_of
 from trtpost.bundle import Bundle, load_bundle
+from trtpost.convert import kind_of
 from trtpost.errors import SpecError
 from trtpost.image import read_photo
 from trtpost.timing import Timing, summarize
@@ -145,7 +146,13 @@ def bundle_of(model: Path, path: Path | None) -> Iterator[Bundle]:
         TrtpostError: the bundle cannot be read, or the model not be built.
     """
     if path is not None:
-        yield load_bundle(path)
+        bundle = load_bundle(path)
+        if content_of(model, kind_of(model)) != bundle.passport.source_sha256:
+            raise SpecError(
+                f"{path} was built from another model ({bundle.passport.source}), so there is nothing to compare: "
+                "leave it out, or give its own model"
+            )
+        yield bundle
         return
     # a plan takes long to build, and without a GPU nothing runs it
     flavour = "auto" if this_machine().driver is not None else "none"

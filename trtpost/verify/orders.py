@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from trtpost.builder import build
 from trtpost.calibration import photos_in
+from trtpost.errors import ImageError
 from trtpost.image import read_photo
 from trtpost.options import BuildOptions
 from trtpost.progress import Progress
@@ -122,6 +123,7 @@ def compare_orders(
     Raises:
         TrtpostError: the model, a photo or a label cannot be used.
     """
+    progress = progress or Progress()
     photos = photos_in(images, "--images")
     truths = truths_in(labels, photos)
     with tempfile.TemporaryDirectory(prefix="trtpost-") as folder:
@@ -144,7 +146,11 @@ def compare_orders(
         for segmenter in segmenters.values():
             segmenter.warm_up()
         for photo in photos:
-            pixels = read_photo(photo)
+            try:
+                pixels = read_photo(photo)
+            except ImageError as error:
+                progress.warn(f"a photo is left out: {error}")
+                continue
             runs = [{resize: segmenter(pixels) for resize, segmenter in segmenters.items()} for _ in range(REPEATS)]
             for resize, result in runs[0].items():
                 mask, classes = result.mask, len(result.classes)
@@ -155,13 +161,15 @@ def compare_orders(
                 boundaries[resize].append(boundaries_of(mask, truth, classes, reach))
                 times[resize].append(min(run[resize].timing.argmax_resize for run in runs))
             advance()
+        if not reaches:
+            raise ImageError(f"no photo of {images} can be read")
         engine = next(iter(segmenters.values())).engine
         for segmenter in segmenters.values():
             segmenter.close()
     return Orders(
         against=str(against),
         engine=engine,
-        photos=len(photos),
+        photos=len(overlaps["nearest"]),
         tolerance=f"{min(reaches)}" if len(reaches) == 1 else f"{min(reaches)} to {max(reaches)}",
         orders=tuple(
             Order(
@@ -177,7 +185,7 @@ def compare_orders(
 
 def orders_to_json(report: Orders) -> str:
     """For programs."""
-    return json.dumps(asdict(report), indent=2, ensure_ascii=False)
+    return json.dumps(asdict(report), indent=2)
 
 
 def reach_of(shape: tuple[int, ...]) -> int:

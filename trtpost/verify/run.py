@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from trtpost.agreement import counted
 from trtpost.builder import ASSUMED, Decided, content_of, decide
 from trtpost.bundle import Bundle, Passport, Verification, record_verification
 from trtpost.calibration import photos_in
 from trtpost.convert import kind_of
-from trtpost.errors import BundleError, ImageError, SpecError, printable, reason
+from trtpost.errors import BundleError, ImageError, ModelError, SpecError, printable, reason
 from trtpost.image import Photo
 from trtpost.options import MIN_AGREEMENT, BuildOptions
 from trtpost.progress import Progress
@@ -120,11 +121,14 @@ class Report:
         """One sentence."""
         total = self.total
         if self.blame is not None:
-            return f"{total.real:,} pixels really differ; {self.blame.verdict}"
+            return f"{counted(total.real, 'pixel')} really differ{'s' * (total.real == 1)}; {self.blame.verdict}"
         if total.different:
-            return f"equal but for {total.different:,} pixels where two classes are a tie"
+            return f"equal but for {counted(total.different, 'pixel')} where two classes are a tie"
         return "equal on every pixel"
 
+
+ROUNDED = 1e-4
+"""Share of pixels that roundings may move when no stage is at fault."""
 
 Show = Callable[[PhotoFigures, Photo, Masked, NDArray[Any]], None]
 """Is shown each photo with its figures, the reference's mask and the bundle's."""
@@ -173,40 +177,34 @@ def verify(
             f"{against} is not the file that the bundle was built from ({passport.source}, another SHA-256): what "
             "differs may come from that"
         )
-    reference = reference_for(against, kind, replaced.options(passport), progress)
+    try:
+        reference = reference_for(against, kind, replaced.options(passport), progress)
+    except ModelError as error:
+        raise _of_another(bundle, against, error) if notes else error from None
     if reference.decided.origin == ASSUMED:
         notes.append(
             "the model does not say how pixels are normalised: the replaced pipeline is ASSUMED to take "
             "(pixel - 127.5) / 127.5; settle it with --normalize"
         )
-    done: list[PhotoFigures] = []
-    ties_known = True
     with Segmenter(bundle, backend=backend) as segmenter:
-        for path in photos:
-            try:
-                result = segmenter(path)
-            except ImageError as error:
-                notes.append(f"a photo is left out: {error}")
-                continue
-            truth = None if labels is None else read_truth(truths[path], result.mask.shape, passport.classes)
-            expected = expected_mask(reference, result)
-            ties_known &= expected.ties is not None
-            classes = max(len(passport.classes), int(expected.labels.max()) + 1, int(result.mask.max()) + 1)
-            one = PhotoFigures(path, result.photo.shape[:2], compare(expected, result.mask, truth, classes))
+        done = []
+        for one, expected, result in _compared(photos, truths, reference, segmenter, notes):
             done.append(one)
             if show is not None:
                 show(one, result.photo, expected, result.mask)
             advance()
         if not done:
-            raise ImageError(f"no photo of {images} fits the engine: {notes[-1].removeprefix('a photo is left out: ')}")
-        if not ties_known:
-            notes.append("the model ends in class ids and does not show its logits, so ties cannot be told apart")
+            raise ImageError(f"no photo of {images} fits the engine: {notes[-1].removeprefix(LEFT_OUT)}")
         done.sort(key=lambda one: (one.figures.agreement_apart_from_ties, one.figures.agreement))
         found = None
         if done[0].figures.real:
             found = blame(bundle, reference, segmenter(done[0].photo), done[0].photo.name)
         engine = segmenter.engine
     total = reduce(add, (one.figures for one in done))
+    if found is not None and found.begins is None and total.real <= ROUNDED * total.pixels:
+        more = counted(total.real, "pixel")
+        notes.append(f"{more} differ by roundings that add up, for each stage does the same: counted as ties")
+        total, found = replace(total, tied=total.tied + total.real), None
     minimum, because = _minimum(min_agreement, passport, reference.decided)
     try:
         record_verification(bundle, _score(against, content, engine, done, total))
@@ -226,6 +224,39 @@ def verify(
         because=because,
         blame=found,
         notes=tuple(notes),
+    )
+
+
+def _compared(
+    photos: Iterable[Path], truths: dict[Path, Path], reference: Reference, segmenter: Segmenter, notes: list[str]
+) -> Iterator[tuple[PhotoFigures, Masked, Result]]:
+    """Each photo that fits the engine: its figures, the reference's mask, the bundle's result. Others become notes."""
+    names = segmenter.bundle.passport.classes
+    ties_known = True
+    for path in photos:
+        try:
+            result = segmenter(path)
+        except ImageError as error:
+            notes.append(f"{LEFT_OUT}{'' if path.name in str(error) else f'{path}: '}{error}")
+            continue
+        truth = read_truth(truths[path], result.mask.shape, names) if path in truths else None
+        expected = expected_mask(reference, result)
+        ties_known &= expected.ties is not None
+        classes = max(len(names), int(expected.labels.max()) + 1, int(result.mask.max()) + 1)
+        figures = compare(expected, result.mask, truth, classes)
+        yield PhotoFigures(path, result.photo.shape[:2], figures), expected, result
+    if not ties_known:
+        notes.append("the model ends in class ids and does not show its logits, so ties cannot be told apart")
+
+
+LEFT_OUT = "a photo is left out: "
+
+
+def _of_another(bundle: Bundle, against: Path, error: ModelError) -> ModelError:
+    """The fault of a model that the bundle was not built from, whose own advice would lead nowhere."""
+    return ModelError(
+        f"{bundle.path} was built from another model ({bundle.passport.source}), and {against} does not fit it "
+        f"({str(error).partition(':')[0]}): give the model that it was built from with --against"
     )
 
 
@@ -284,6 +315,8 @@ def read_truth(path: Path, size: tuple[int, ...], classes: tuple[str, ...]) -> N
             "give labels at the photos' own sizes"
         )
     known = mask[mask != IGNORE]
+    if not known.size:
+        raise ImageError(f"{path} holds no class id, but 255 alone, which counts for nobody: leave its photo out")
     if known.size and int(known.max()) >= len(classes):
         raise ImageError(f"{path} holds class id {known.max()}, and there are {len(classes)} classes (255 is ignored)")
     return mask.astype(np.int32)
@@ -306,7 +339,7 @@ def report_to_json(report: Report) -> str:
             found |= {"truth": {"reference": one.truth[0].mean_iou, "bundle": one.truth[1].mean_iou}}
         return found
 
-    ious = dict(zip(report.classes, report.total.overlap.ious, strict=False))
+    ious = enumerate(zip(report.classes, report.total.overlap.ious, strict=False))
     content = {
         field.name: getattr(report, field.name)
         for field in dataclasses.fields(report)
@@ -316,13 +349,13 @@ def report_to_json(report: Report) -> str:
         "passed": report.passed,
         "verdict": report.verdict,
         "total": figures(report.total),
-        "iou": {name: float(value) for name, value in ious.items() if not np.isnan(value)},
+        "iou": [{"id": id_, "name": name, "iou": float(value)} for id_, (name, value) in ious if not np.isnan(value)],
         "photos": [
             {"photo": printable(str(one.photo)), "size": one.size} | figures(one.figures) for one in report.photos
         ],
         "blame": None if report.blame is None else asdict(report.blame) | {"begins": report.blame.begins},
     }
-    return json.dumps(content, indent=2, ensure_ascii=False)
+    return json.dumps(content, indent=2)
 
 
 def _minimum(given: float | None, passport: Passport, decided: Decided) -> tuple[float, str]:
