@@ -272,6 +272,44 @@ def test_the_command_line_fails_under_min_agreement_and_inspect_shows_the_score(
     assert "--against" in trtpost("verify", cwd=place).stderr
 
 
+def test_what_is_refused_before_there_is_any_work(place):
+    build(place / "net.onnx", place / "net.trtpost", flavour="none", normalize="signed")
+    save(nchw(batch="N"), place / "other.onnx")
+    common = ("--against", "net.onnx", "--images", "photos")
+    photo = (place / "photos/a.png").read_bytes()
+    for arguments, words in [
+        (("verify", *common, "--html", "photos/a.png"), "would replace a file that is no page"),
+        (("verify", *common, "--html", "photos"), "is a folder: name a file in it"),
+        (("verify", *common, "--html", "net.onnx/report.html"), "is a file, not a folder"),
+        (("bench", "resize", "--html", "photos/a.png"), "would replace a file that is no page"),
+        (("verify", "--orders", *common, "--labels", "labels", "--html", "o.html"), "leave --html out"),
+        (("bench", "pipeline", "other.onnx", "-e", "net.trtpost"), "was built from another model (net.onnx)"),
+    ]:
+        done = trtpost(*arguments, cwd=place)
+        assert done.returncode == 1
+        assert done.stderr.startswith("trtpost: ")
+        assert done.stderr.count("\n") == 1
+        assert words in done.stderr
+    assert (place / "photos/a.png").read_bytes() == photo
+
+
+def test_a_folder_called_dot_and_names_of_any_alphabet(place):
+    build(place / "net.onnx", place / "net.trtpost", flavour="none", normalize="signed")
+    (place / "photos/b.png").rename(place / "photos/é😀.png")
+    done = trtpost(
+        *("verify", "../net.trtpost", "--against", "../net.onnx", "--images", ".", "--normalize", "signed", "--json"),
+        cwd=place / "photos",
+    )
+    assert done.returncode == 0, done.stderr
+    assert {one["photo"] for one in json.loads(done.stdout)["photos"]} == {"a.png", "é😀.png"}
+
+
+def test_labels_that_count_for_nobody(tmp_path):
+    Image.fromarray(np.full((4, 5), 255, np.uint8)).save(tmp_path / "a.png")
+    with pytest.raises(ImageError, match="255 alone"):
+        read_truth(tmp_path / "a.png", (4, 5), ("x", "y"))
+
+
 def test_the_report_is_one_file_that_a_browser_shows(place):
     package("jinja2")
     bundle = build(place / "net.onnx", place / "b.trtpost", flavour="none", normalize="unit")
