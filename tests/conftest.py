@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -53,6 +54,17 @@ def in_threads(count: int, work: Callable[[int], None]) -> None:
     """Run `work(0)` to `work(count - 1)` at once; what one of them raises fails the test."""
     with ThreadPoolExecutor(count) as pool:
         list(pool.map(work, range(count)))
+
+
+def trtpost(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", "from trtpost.cli import main; main()", *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.fixture(scope="session")

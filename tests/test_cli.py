@@ -12,19 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import package
+from conftest import package, trtpost
 from nets import kernel, nchw, net, save
 from PIL import Image
-
-
-def trtpost(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from trtpost.cli import main; main()", *map(str, arguments)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 @pytest.fixture

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from browser import chromium
-from conftest import package
+from conftest import package, trtpost
 from nets import kernel, nchw, net, save
 from PIL import Image
 
@@ -241,16 +239,6 @@ def test_photos_that_do_not_fit_are_left_out(place):
     report = verify(bundle, place / "net.onnx", place / "photos", replaced=Replaced("signed"))
     assert len(report.photos) == 2
     assert any("left out" in note and "40x61" in note for note in report.notes)
-
-
-def trtpost(*arguments: object, cwd) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from trtpost.cli import main; main()", *map(str, arguments)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def test_the_command_line_fails_under_min_agreement_and_inspect_shows_the_score(place):
