@@ -401,7 +401,7 @@ def post(
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Logits to mask: ours against everything people use, in one process."""
-    from trtpost.bench import tables
+    from trtpost.bench import plots, tables
     from trtpost.bench.post import bench_post
     from trtpost.spec import parse_pair
 
@@ -417,11 +417,7 @@ def post(
             advance=advance,
         )
     grids = tables.post_grids(result)
-    if html:
-        from trtpost.bench.plots import post_plots
-
-        _page(html, "Logits to mask", grids[0].title, post_plots(result), grids)
-    _show(tables.to_json(result) if as_json else tables.shown(grids), html, as_json=as_json)
+    _show(result, grids, ("Logits to mask", grids[0].title), plots.post_plots, html, as_json=as_json)
 
 
 @bench.command()
@@ -434,7 +430,7 @@ def resize(
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """A gray photo made larger in a loop that decodes it: what is decoding, what is conversion, what is the resize."""
-    from trtpost.bench import tables
+    from trtpost.bench import plots, tables
     from trtpost.bench.resize import bench_resize
     from trtpost.spec import parse_pair
 
@@ -442,11 +438,7 @@ def resize(
     with _bar(rounds, "rounds", quiet=as_json) as advance:
         result = bench_resize(parse_pair(source), factor, threads=threads, rounds=rounds, advance=advance)
     grids = tables.resize_grids(result)
-    if html:
-        from trtpost.bench.plots import resize_plots
-
-        _page(html, "A gray photo made larger", grids[0].title, resize_plots(result), grids)
-    _show(tables.to_json(result) if as_json else tables.shown(grids), html, as_json=as_json)
+    _show(result, grids, ("A gray photo made larger", grids[0].title), plots.resize_plots, html, as_json=as_json)
 
 
 @bench.command()
@@ -465,7 +457,7 @@ def pipeline(
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Photo file to mask file, stage by stage: ours against the pipelines people have, with the same network."""
-    from trtpost.bench import tables
+    from trtpost.bench import plots, tables
     from trtpost.bench.pipeline import bench_pipeline, bundle_of, parse_megapixels
 
     _check_page(html)
@@ -476,13 +468,9 @@ def pipeline(
         )
     grids = tables.pipeline_grids(result)
     title = tables.pipeline_title(result)
-    if html:
-        from trtpost.bench.plots import pipeline_plots
-
-        _page(html, "Photo file to mask file", title, pipeline_plots(result), grids)
     if not as_json:
         print(title)
-    _show(tables.to_json(result) if as_json else tables.shown(grids), html, as_json=as_json)
+    _show(result, grids, ("Photo file to mask file", title), plots.pipeline_plots, html, as_json=as_json)
 
 
 @app.command()
@@ -503,17 +491,16 @@ def _check_page(path: Path | None) -> None:
         check_page(path, SpecError)
 
 
-def _page(path: Path, title: str, subtitle: str, plots: Any, grids: Any) -> None:
-    from trtpost.bench.page import write_page
+def _show(result: Any, grids: Any, titles: tuple[str, str], plots: Any, html: Path | None, *, as_json: bool) -> None:
+    """A benchmark's result on the terminal, and on a page where one is wanted."""
+    from trtpost.bench import page, tables
 
-    write_page(path, title, subtitle, plots, grids)
-
-
-def _show(result: Any, html: Path | None, *, as_json: bool) -> None:
+    if html:
+        page.write_page(html, *titles, plots(result), grids)
     if as_json:
-        print(result)
+        print(tables.to_json(result))
         return
-    _console().print(result)
+    _console().print(tables.shown(grids))
     if html:
         print(f"page {html}")
 
