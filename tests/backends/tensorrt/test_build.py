@@ -14,9 +14,10 @@ from nets import kernel, nchw, net, nhwc, save
 from trtpost.backends.tensorrt import build as building
 from trtpost.backends.tensorrt.append import append_postprocess
 from trtpost.backends.tensorrt.build import Profile, Range, build_plan, name_parts, ranges_of
-from trtpost.backends.tensorrt.flavour import logger_of, strongly_typed
+from trtpost.backends.tensorrt.flavour import NAME_LIMIT, logger_of, strongly_typed
 from trtpost.backends.tensorrt.settings import Settings
 from trtpost.builder import build, describe_precision
+from trtpost.bundle import load_bundle
 from trtpost.errors import BackendError, ModelError, PrecisionError
 from trtpost.graph.bake import bake, inlined
 from trtpost.graph.locate import locate
@@ -278,6 +279,7 @@ def test_a_bare_plan_says_what_it_is(tmp_path):
     source = save(nchw(), tmp_path / "net.onnx")
     bundle = build(source, tmp_path / "a.trtpost", flavour="tensorrt_rtx")
     plan = bundle.plan.read_bytes()
+    assert load_bundle(bundle.path).passport.to_name(NAME_LIMIT).encode() in plan  # what the runtime compares with
     start = plan.index(b'{"trtpost":')
     said = json.JSONDecoder().raw_decode(plan[start : start + 4096].decode("latin-1"))[0]["trtpost"]
     assert said["classes"] == list(bundle.passport.classes)
