@@ -178,22 +178,32 @@ def class_name(index: int) -> str:
     return f"class {index}"
 
 
-def write_mask(mask: NDArray[Any], path: Path, colours: NDArray[np.uint8]) -> None:
-    """Write a mask as PNG whose pixel values are the class ids: 8-bit palette, or 16-bit grayscale for int32 masks.
+def encode_mask(mask: NDArray[Any], colours: NDArray[np.uint8]) -> bytes:
+    """A PNG whose pixel values are the class ids: 8-bit palette, or 16-bit grayscale for int32 masks.
 
     Raises:
-        ImageError: the file cannot be written; nothing is left behind.
+        ImageError: class ids that 16 bits do not hold.
     """
-    if mask.dtype != np.uint8 and (mask.min() < 0 or mask.max() > 65535):
-        raise ImageError(
-            f"cannot write {path}: the class ids from {mask.min()} to {mask.max()} do not fit a 16-bit PNG"
-        )
     if mask.dtype == np.uint8:
-        content = palette_png(mask, colours[:256])
-        write_whole(path, lambda file: file.write(content), ImageError)
-    else:
-        image = Image.fromarray(mask.astype(np.uint16))
-        write_whole(path, lambda file: image.save(file, "PNG", compress_level=PNG_LEVEL), ImageError)
+        return palette_png(mask, colours[:256])
+    if mask.min() < 0 or mask.max() > 65535:
+        raise ImageError(f"the class ids from {mask.min()} to {mask.max()} do not fit a 16-bit PNG")
+    stream = io.BytesIO()
+    Image.fromarray(mask.astype(np.uint16)).save(stream, "PNG", compress_level=PNG_LEVEL)
+    return stream.getvalue()
+
+
+def write_mask(mask: NDArray[Any], path: Path, colours: NDArray[np.uint8]) -> None:
+    """Write a mask as `encode_mask` gives it.
+
+    Raises:
+        ImageError: class ids that 16 bits do not hold, or the file cannot be written; nothing is left behind.
+    """
+    try:
+        content = encode_mask(mask, colours)
+    except ImageError as error:
+        raise ImageError(f"cannot write {path}: {error}") from None
+    write_whole(path, lambda file: file.write(content), ImageError)
 
 
 def write_picture(image: Image.Image, path: Path) -> None:

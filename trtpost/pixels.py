@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from trtpost.errors import ImageError
 from trtpost.image import Photo
 from trtpost.scale import letterboxed, scaled
-from trtpost.spec import Pre
+from trtpost.spec import Post, Pre
 
 
 def pixels_of(
@@ -37,3 +38,16 @@ def pixels_of(
     if pre.channels == "gray":
         return np.asarray(Image.fromarray(photo).convert("L"))[..., None]
     return photo
+
+
+def check_size(size: tuple[int, int], post: Post) -> None:
+    """Refuse a photo of (H, W) for an engine whose mask has another size.
+
+    Raises:
+        ImageError: it does not fit.
+    """
+    if isinstance(post.size, tuple) and size != post.size:
+        raise ImageError(
+            f"the engine's mask is fixed at {post.size[0]}x{post.size[1]}, but the photo has "
+            f"{size[0]}x{size[1]} pixels (height x width): build with --size runtime for photos of any size"
+        )

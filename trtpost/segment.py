@@ -17,7 +17,7 @@ from trtpost.backends.tensorrt.run import TensorRTEngine
 from trtpost.bundle import Bundle, load_bundle
 from trtpost.errors import BackendError, ImageError, SpecError
 from trtpost.image import Photo, check_photo, overlay, palette, read_photo, read_reduced, write_mask
-from trtpost.pixels import pixels_of
+from trtpost.pixels import check_size, pixels_of
 from trtpost.timing import Stopwatch, Timing
 
 PhotoLike = str | Path | bytes | NDArray[np.uint8]
@@ -177,17 +177,8 @@ class Segmenter:
             else:
                 pixels = read_photo(photo)
                 size = (pixels.shape[0], pixels.shape[1])
-        self._check_size(size)
+        check_size(size, self.bundle.passport.post)
         return _Decoded(pixels, size, watch.timing)
-
-    def _check_size(self, size: tuple[int, int]) -> None:
-        fixed = self.bundle.passport.post.size
-        if isinstance(fixed, tuple) and size != fixed:
-            raise ImageError(
-                f"the engine's mask is fixed at {fixed[0]}x{fixed[1]}, but the photo has "
-                f"{size[0]}x{size[1]} pixels (height x width): "
-                "build with --size runtime for photos of any size"
-            )
 
     def _run(self, photos: list[_Decoded]) -> list[Result]:
         results: list[Result] = []

@@ -1,0 +1,273 @@
+"""A bundle as models of a Triton repository."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import onnx
+
+from trtpost.bundle import PASSPORT, Bundle
+from trtpost.errors import SpecError, TrtpostError, reason
+from trtpost.graph.bake import inlined, is_inlined
+from trtpost.graph.emulate import runnable
+from trtpost.graph.postprocess import size_inputs
+from trtpost.letterbox import Region
+from trtpost.triton import config as configs
+from trtpost.triton.backend import BUNDLE
+from trtpost.triton.config import OWNER, Tensor, Warmup
+
+Form = Literal["python", "tensorrt_plan", "onnxruntime_onnx"]
+
+_CONFIG, _LABELS = "config.pbtxt", "labels.txt"
+_MODEL = '"""Runs inside Triton; written by trtpost."""\n\nfrom trtpost.triton.backend import {} as TritonPythonModel\n'
+
+
+@dataclass(frozen=True)
+class Part:
+    """One model of the repository.
+
+    Attributes:
+        config: its `ModelConfig`.
+        files: content, or a file or folder to copy, of each path in the version's folder.
+        beside: content of each path beside the versions.
+    """
+
+    config: Any
+    files: dict[str, bytes | Path]
+    beside: dict[str, bytes]
+
+
+def export_triton(
+    bundle: Bundle,
+    repository: Path,
+    *,
+    name: str,
+    form: Form = "python",
+    instances: int = 1,
+    max_batch: int | None = None,
+) -> list[Path]:
+    """Write a bundle into a model repository, as a new version where it is there already.
+
+    A model appears in the repository whole, so a server that polls it never sees half of one.
+
+    Args:
+        bundle: what to serve.
+        repository: folder of the models, made if it is missing.
+        name: of the model that clients ask for.
+        form: what runs it: our `Segmenter` in Triton's `python` backend, or Triton's own backends, for which an
+            ensemble decodes and scales the photos.
+        instances: how many run at once, on each GPU or on the CPU.
+        max_batch: photos that the server may join; None: what the bundle takes, where it takes several.
+
+    Returns:
+        The folder of each new version.
+
+    Raises:
+        SpecError: the bundle has no such form.
+        TrtpostError: something else has that name, or the folder cannot be written.
+        MissingPackageError: tritonclient is not installed.
+    """
+    if form not in get_args(Form):
+        raise SpecError(f"form must be one of {', '.join(get_args(Form))}, not '{form}'")
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
+        raise SpecError(f"the name of a model takes letters, digits, _, - and ., not '{name}': give one with --name")
+    if instances < 1 or (max_batch is not None and max_batch < 1):
+        raise SpecError("a model needs at least one instance, and batches of at least one")
+    if form == "python":
+        parts = [_whole(bundle, name, instances, max_batch or max(8, bundle.passport.max_batch))]
+    else:
+        parts = _engine_parts(bundle, name, form, instances, max_batch)
+    for part in parts:
+        _check_owner(repository / part.config.name)
+    try:
+        repository.mkdir(parents=True, exist_ok=True)
+        versions = [_number(path) for part in parts for path in (repository / part.config.name).glob("[0-9]*")]
+        version = max(versions, default=0) + 1
+        return [_write(repository, part, version) for part in parts]
+    except OSError as error:
+        raise TrtpostError(f"cannot write the model repository {repository}: {reason(error)}") from None
+
+
+def _whole(bundle: Bundle, name: str, instances: int, max_batch: int) -> Part:
+    """The bundle behind our own `Segmenter`: everything in one model."""
+    pre = bundle.passport.pre
+    size = bundle.passport.post.size if isinstance(bundle.passport.post.size, tuple) else (pre.height, pre.width)
+    config = configs.model_config(
+        name,
+        "python",
+        [Tensor("photo", "bytes", (1,), optional=True), Tensor("image", "uint8", (-1, -1, 3), optional=True)],
+        [Tensor("mask", _mask_type(bundle), (-1, -1), labels=_LABELS), Tensor("png", "bytes", (1,))],
+        max_batch=max_batch,
+        instances=instances,
+        on_gpu=bundle.plan is not None,
+        warmup=[Warmup("image", "uint8", (*size, 3))],
+    )
+    files: dict[str, bytes | Path] = {"model.py": _MODEL.format("MaskModel").encode(), BUNDLE: bundle.path}
+    if not bundle.path.is_dir():
+        files[BUNDLE] = bundle.model
+    return Part(config, files, _labels(bundle))
+
+
+def _engine_parts(bundle: Bundle, name: str, form: Form, instances: int, max_batch: int | None) -> list[Part]:
+    """The engine in a backend of Triton's own; with an ensemble, where photos have to be scaled before it."""
+    passport = bundle.passport
+    model = onnx.load(bundle.model)
+    content: bytes | Path
+    if form == "tensorrt_plan":
+        content = _plan(bundle)
+    else:
+        model = runnable(model)
+        content = (model if is_inlined(model) else inlined(model)).SerializeToString()
+    joined = 0 if passport.located.batch or passport.post.size == "runtime" else max_batch or passport.max_batch
+    if max_batch is not None and max_batch > 1 and not joined:
+        why = "the network's batch is fixed" if passport.located.batch else "its mask's size is a value of each request"
+        raise SpecError(
+            f"Triton cannot join requests for this engine, because {why}: leave --max-batch out, "
+            "or build with --size image or HxW from a network whose batch is dynamic"
+        )
+    alone = passport.post.size == "image"
+    inputs = [_tensor(value, bool(joined), form) for value in model.graph.input]
+    (mask,) = [replace(_tensor(value, bool(joined), form), labels=_LABELS) for value in model.graph.output]
+    image = next(one for one in inputs if one.name == "image")
+    first, samples = _first(bundle, image, [one.name for one in inputs])
+    engine = configs.model_config(
+        name if alone else f"{name}_engine",
+        "tensorrt" if form == "tensorrt_plan" else "onnxruntime",
+        inputs,
+        [mask],
+        platform=form,
+        max_batch=joined,
+        instances=instances,
+        warmup=first,
+    )
+    engine_part = Part(
+        engine, {"model.plan" if form == "tensorrt_plan" else "model.onnx": content}, samples | _labels(bundle)
+    )
+    if alone:
+        return [engine_part]
+    photo = configs.model_config(
+        f"{name}_photo",
+        "python",
+        [Tensor("photo", "bytes", (1,))],
+        [replace(one, shape=False) for one in inputs],
+        max_batch=joined,
+        on_gpu=False,
+    )
+    card = passport.to_json().encode()
+    photo_part = Part(photo, {"model.py": _MODEL.format("PhotoModel").encode(), PASSPORT: card}, {})
+    whole = configs.ensemble_config(name, [photo, engine], "mask", max_batch=joined)
+    return [photo_part, engine_part, Part(whole, {}, _labels(bundle))]
+
+
+def _plan(bundle: Bundle) -> Path:
+    plan, file = bundle.passport.plan, bundle.plan
+    if plan is None or file is None:
+        raise SpecError(
+            f"{bundle.path} holds no TensorRT plan: build it where the full TensorRT is, or export --form python"
+        )
+    if plan.flavour != "tensorrt":
+        raise SpecError(
+            f"the plan of {bundle.path} is for TensorRT for RTX, which Triton does not run: build with "
+            "--flavour tensorrt, or export --form python"
+        )
+    if plan.post != "native":
+        raise SpecError(
+            f"the mask of {bundle.path} is made by our {plan.post}, not by TensorRT's own layers, which Triton runs: "
+            "build with --post native, or export --form python"
+        )
+    return file
+
+
+def _tensor(value: onnx.ValueInfoProto, joined: bool, form: Form) -> Tensor:
+    """An input or output of the engine; without the batch where Triton counts it."""
+    kind = value.type.tensor_type
+    dims = [dim.dim_value or -1 for dim in kind.shape.dim]
+    return Tensor(
+        value.name,
+        str(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)),
+        tuple(dims[1:] if joined else dims),
+        shape=form == "tensorrt_plan" and value.name in ("output_size", "region"),
+    )
+
+
+def _first(bundle: Bundle, image: Tensor, names: Iterable[str]) -> tuple[list[Warmup], dict[str, bytes]]:
+    """A request for a photo of the network's own size: its tensors, and the files that hold the sizes."""
+    passport = bundle.passport
+    size = (passport.pre.height, passport.pre.width)
+    dims = (*image.dims[:-3], *size, passport.pre.depth)
+    pixels = Warmup("image", "uint8", tuple(max(side, 1) for side in dims))
+    sizes = size_inputs(passport.post, Region(0, 0, *passport.located.logits_size), size)
+    files = {f"warmup/{name}": value.tobytes() for name, value in sizes.items() if name in names}
+    return [pixels, *(Warmup(n, "int64", v.shape, file=n) for n, v in sizes.items() if n in names)], files
+
+
+def _labels(bundle: Bundle) -> dict[str, bytes]:
+    return {_LABELS: "".join(f"{' '.join(name.split())}\n" for name in bundle.passport.classes).encode()}
+
+
+def _check_owner(model: Path) -> None:
+    """A new version of a model of ours, and nothing else, may come into the folder.
+
+    Raises:
+        TrtpostError: it is somebody else's.
+    """
+    card = model / _CONFIG
+    try:
+        if not model.exists():
+            return
+        text = card.read_text("utf-8") if card.is_file() else ""
+    except (OSError, UnicodeError) as error:
+        raise TrtpostError(f"{card} cannot be read: {reason(error)}") from None
+    if OWNER not in configs.from_text(text, str(card)).parameters:
+        raise TrtpostError(f"{model} is a model that trtpost did not write: choose another name with --name")
+
+
+def _write(repository: Path, part: Part, version: int) -> Path:
+    """Write a part as a version of its model: put together beside the repository, then renamed into it."""
+    model = repository / part.config.name
+    text = configs.to_text(part.config)
+    staging = Path(tempfile.mkdtemp(dir=repository.resolve().parent, prefix=f".{repository.resolve().name}."))
+    try:
+        folder = staging / str(version)
+        folder.mkdir()
+        for name, content in part.files.items():
+            _put(folder / name, content)
+        for name, data in (part.beside | {_CONFIG: text.encode()}).items():
+            _put(staging / name, data)
+        staging.chmod(0o755)
+        if not model.exists():
+            staging.rename(model)
+            return model / str(version)
+        # the new version first: a server takes it with the old configuration, which for an equal spec is the same
+        folder.rename(model / str(version))
+        for name in (*part.beside, _CONFIG):
+            if not (model / name).is_file() or (model / name).read_bytes() != (staging / name).read_bytes():
+                (model / name).parent.mkdir(exist_ok=True)
+                (staging / name).replace(model / name)
+        return model / str(version)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _put(path: Path, content: bytes | Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content.is_dir():
+        shutil.copytree(content, path)
+    else:
+        shutil.copyfile(content, path)
+
+
+def _number(folder: Path) -> int:
+    return int(folder.name) if folder.name.isdigit() else 0
+
+
+def _mask_type(bundle: Bundle) -> str:
+    return "int32" if bundle.passport.post.wide else "uint8"
