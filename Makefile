@@ -21,6 +21,10 @@ setup: .venv/installed ## create .venv with everything that demo and test need
 demo: setup ## build two models from TensorFlow, segment a portrait and a 12-megapixel scene
 	@$(BIN)/python scripts/demo.py
 
+.PHONY: serve-demo
+serve-demo: setup ## serve a bundle with a real Triton server on this machine, and ask it for a mask
+	@$(BIN)/python scripts/serve_demo.py
+
 .PHONY: test
 test: setup ## run the tests
 	@echo "== running the tests (a few minutes)"

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+import urllib.request
 import venv
 import zipfile
 from collections.abc import Iterator
@@ -92,6 +93,7 @@ def running(repository: Path, log: Path, *, poll: bool = False) -> Iterator[tupl
         f"--backend-directory={folder / 'backends'}",
         *("--allow-grpc=false", "--http-address=127.0.0.1", f"--http-port={http}"),
         *("--metrics-address=127.0.0.1", f"--metrics-port={metrics}"),
+        "--exit-timeout-secs=3",
         *(("--model-control-mode=poll", "--repository-poll-secs=1") if poll else ()),
     ]
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output, env=environment) as process:
@@ -107,17 +109,16 @@ def running(repository: Path, log: Path, *, poll: bool = False) -> Iterator[tupl
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    import urllib.error
-    import urllib.request
-
     for _ in range(600):
         if process.poll() is not None:
             tail = "\n".join(log.read_text("utf-8", "replace").splitlines()[-20:])
             raise RuntimeError(f"tritonserver ended with status {process.returncode}:\n{tail}")
-        with contextlib.suppress(OSError, urllib.error.URLError):
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/health/ready", timeout=5) as answer:
-                if answer.status == 200:
-                    return
+        with (
+            contextlib.suppress(OSError),
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/health/ready", timeout=5) as answer,
+        ):
+            if answer.status == 200:
+                return
         time.sleep(0.1)
     raise RuntimeError(f"tritonserver is not ready after a minute: see {log}")
 

@@ -21,6 +21,8 @@ app = typer.Typer(
 )
 bench = typer.Typer(help="Measure: everybody in one process, in turn.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(bench, name="bench")
+export = typer.Typer(help="Take a bundle to other servers.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(export, name="export")
 
 
 def main() -> None:
@@ -471,6 +473,38 @@ def pipeline(
     if not as_json:
         print(title)
     _show(result, grids, ("Photo file to mask file", title), plots.pipeline_plots, html, as_json=as_json)
+
+
+@export.command()
+def triton(
+    bundle: Annotated[Path, typer.Argument(help="bundle", readable=False)],
+    repository: Annotated[
+        Path, typer.Option("--output", "-o", help="model repository: made, or given a new version of the model")
+    ],
+    name: Annotated[str | None, typer.Option(help="of the model [the bundle's]")] = None,
+    form: Annotated[
+        str, typer.Option(help="python (trtpost inside Triton), tensorrt_plan or onnxruntime_onnx (Triton's own)")
+    ] = "python",
+    instances: Annotated[int, typer.Option(min=1, max=1024, help="that run at once, on each GPU or the CPU")] = 1,
+    max_batch: Annotated[
+        int | None, typer.Option(min=1, help="photos that Triton may join [python 8, else the bundle's]")
+    ] = None,
+) -> None:
+    """Write a model repository for NVIDIA Triton, or a new version into one that is being served."""
+    from trtpost.bundle import load_bundle
+    from trtpost.triton.export import export_triton, next_step
+
+    written = export_triton(
+        load_bundle(bundle),
+        repository,
+        name=name,
+        form=form,  # type: ignore[arg-type]
+        instances=instances,
+        max_batch=max_batch,
+    )
+    for folder in written:
+        print(folder)
+    print(next_step(repository, written))
 
 
 @app.command()

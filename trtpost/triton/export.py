@@ -47,7 +47,7 @@ def export_triton(
     bundle: Bundle,
     repository: Path,
     *,
-    name: str,
+    name: str | None = None,
     form: Form = "python",
     instances: int = 1,
     max_batch: int | None = None,
@@ -59,7 +59,7 @@ def export_triton(
     Args:
         bundle: what to serve.
         repository: folder of the models, made if it is missing.
-        name: of the model that clients ask for.
+        name: of the model that clients ask for; None: that of the bundle.
         form: what runs it: our `Segmenter` in Triton's `python` backend, or Triton's own backends, for which an
             ensemble decodes and scales the photos.
         instances: how many run at once, on each GPU or on the CPU.
@@ -75,6 +75,8 @@ def export_triton(
     """
     if form not in get_args(Form):
         raise SpecError(f"form must be one of {', '.join(get_args(Form))}, not '{form}'")
+    if name is None:
+        name = re.sub(r"[^A-Za-z0-9_.-]+", "_", bundle.path.resolve().stem)
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
         raise SpecError(f"the name of a model takes letters, digits, _, - and ., not '{name}': give one with --name")
     if instances < 1 or (max_batch is not None and max_batch < 1):
@@ -84,7 +86,7 @@ def export_triton(
     else:
         parts = _engine_parts(bundle, name, form, instances, max_batch)
     for part in parts:
-        _check_owner(repository / part.config.name)
+        _check_owner(repository / part.config.name, part.config)
     try:
         repository.mkdir(parents=True, exist_ok=True)
         versions = [_number(path) for part in parts for path in (repository / part.config.name).glob("[0-9]*")]
@@ -92,6 +94,13 @@ def export_triton(
         return [_write(repository, part, version) for part in parts]
     except OSError as error:
         raise TrtpostError(f"cannot write the model repository {repository}: {reason(error)}") from None
+
+
+def next_step(repository: Path, versions: Iterable[Path]) -> str:
+    """What to do with a repository into which `versions` were written, for people."""
+    ours = any((folder / "model.py").is_file() for folder in versions)
+    needs = "; the server's Python needs trtpost (pip install trtpost)" if ours else ""
+    return f"serve it: tritonserver --model-repository {repository.resolve()}{needs}"
 
 
 def _whole(bundle: Bundle, name: str, instances: int, max_batch: int) -> Part:
@@ -211,11 +220,11 @@ def _labels(bundle: Bundle) -> dict[str, bytes]:
     return {_LABELS: "".join(f"{' '.join(name.split())}\n" for name in bundle.passport.classes).encode()}
 
 
-def _check_owner(model: Path) -> None:
-    """A new version of a model of ours, and nothing else, may come into the folder.
+def _check_owner(model: Path, config: Any) -> None:
+    """A new version of a model of ours may come into the folder, if the same backend runs it, and nothing else.
 
     Raises:
-        TrtpostError: it is somebody else's.
+        TrtpostError: it is somebody else's, or of another form.
     """
     card = model / _CONFIG
     try:
@@ -224,13 +233,16 @@ def _check_owner(model: Path) -> None:
         text = card.read_text("utf-8") if card.is_file() else ""
     except (OSError, UnicodeError) as error:
         raise TrtpostError(f"{card} cannot be read: {reason(error)}") from None
-    if OWNER not in configs.from_text(text, str(card)).parameters:
+    known = configs.from_text(text, str(card))
+    if OWNER not in known.parameters:
         raise TrtpostError(f"{model} is a model that trtpost did not write: choose another name with --name")
+    if (known.backend, known.platform) != (config.backend, config.platform):
+        raise TrtpostError(f"{model} is of another --form: choose another name with --name, or delete it first")
 
 
 def _write(repository: Path, part: Part, version: int) -> Path:
     """Write a part as a version of its model: put together beside the repository, then renamed into it."""
-    model = repository / part.config.name
+    model: Path = repository / part.config.name
     text = configs.to_text(part.config)
     staging = Path(tempfile.mkdtemp(dir=repository.resolve().parent, prefix=f".{repository.resolve().name}."))
     try:
