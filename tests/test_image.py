@@ -7,10 +7,11 @@ import sys
 
 import numpy as np
 import pytest
+from conftest import package
 from PIL import Image, ImageOps
 
 from trtpost.errors import ImageError
-from trtpost.image import MAX_PIXELS, check_photo, overlay, palette, read_photo, write_mask, write_picture
+from trtpost.image import MAX_PIXELS, check_photo, encode_mask, overlay, palette, read_photo, write_mask, write_picture
 
 RNG = np.random.default_rng(0)
 PHOTO = RNG.integers(0, 256, (30, 20, 3), np.uint8)
@@ -206,3 +207,21 @@ def test_overlay_of_tiny_pictures(shape):
     photo = np.full((*shape, 3), 100, np.uint8)
     picture = overlay(photo, np.ones(shape, np.uint8), ["background", "cat"], palette(["background", "cat"]))
     assert picture.size == shape[::-1]
+
+
+@pytest.mark.parametrize("classes", [2, 4, 16])
+def test_every_reader_makes_of_a_packed_mask_what_it_makes_of_the_other(classes):
+    cv2, tensorflow = package("cv2"), package("tensorflow")
+    mask = np.random.default_rng(classes).integers(0, classes, (9, 13)).astype(np.uint8)
+    colours = palette([f"{index}" for index in range(classes)])
+    plain, packed = (encode_mask(mask, colours, pack=pack) for pack in (False, True))
+    assert plain[24] == 8
+    assert packed[24] == {2: 1, 4: 2, 16: 4}[classes]
+    for flag in (cv2.IMREAD_UNCHANGED, cv2.IMREAD_COLOR, cv2.IMREAD_GRAYSCALE):
+        one, other = (cv2.imdecode(np.frombuffer(png, np.uint8), flag) for png in (plain, packed))
+        np.testing.assert_array_equal(one, other)
+    for channels in (0, 1, 3):
+        one, other = (tensorflow.io.decode_png(png, channels=channels).numpy() for png in (plain, packed))
+        np.testing.assert_array_equal(one, other)
+    with Image.open(io.BytesIO(packed)) as image:
+        np.testing.assert_array_equal(np.asarray(image), mask)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import zlib
 
 import numpy as np
@@ -15,7 +16,7 @@ from PIL import Image
 
 from trtpost import fused
 from trtpost.image import palette
-from trtpost.png import palette_png
+from trtpost.png import bits_for, palette_png
 
 RNG = np.random.default_rng(0)
 COLOURS = palette([f"{index}" for index in range(256)])
@@ -67,7 +68,7 @@ def test_other_readers_see_the_colours():
 def test_the_native_stream_is_what_zlib_unpacks(mask, down, across):
     cpu = package("trtpost._cpu")
     mask = np.ascontiguousarray(mask.repeat(down, 0).repeat(across, 1))
-    rows = np.frombuffer(zlib.decompress(cpu.deflate_mask(mask)), np.uint8).reshape(mask.shape[0], -1)
+    rows = np.frombuffer(zlib.decompress(cpu.deflate_mask(mask, 8)), np.uint8).reshape(mask.shape[0], -1)
     assert (rows[:, 0] == 2).all()
     np.testing.assert_array_equal(np.cumsum(rows[:, 1:], axis=0, dtype=np.uint8), mask)
 
@@ -93,3 +94,77 @@ def test_smaller_than_what_pillow_writes():
     stream = io.BytesIO()
     image.save(stream, "PNG", compress_level=6)
     assert len(palette_png(mask, COLOURS)) < stream.tell()
+
+
+PACKED = {
+    "one pixel": np.ones((1, 1), np.uint8),
+    "one class": np.zeros((30, 50), np.uint8),
+    "like nearest": RNG.integers(0, 4, (20, 30)).astype(np.uint8).repeat(16, 0).repeat(17, 1),
+    "noise": RNG.integers(0, 16, (30, 51)).astype(np.uint8),
+    **{f"{width} wide": RNG.integers(0, 2, (7, width)).astype(np.uint8) for width in range(1, 18)},
+}
+
+
+@pytest.mark.usefixtures("compressor")
+@pytest.mark.parametrize("classes", [1, 2, 3, 4, 5, 16, 17, 256])
+def test_packed_pixels_are_the_mask_and_take_few_bits(classes):
+    bits = {1: 1, 2: 1, 3: 2, 4: 2, 5: 4, 16: 4, 17: 8, 256: 8}[classes]
+    for name, mask in PACKED.items():
+        ids = (mask.astype(int) % classes).astype(np.uint8)
+        png = palette_png(ids, COLOURS[:classes], pack=True)
+        assert png[24] == bits, name
+        with Image.open(io.BytesIO(png)) as image:
+            assert image.mode == "P"
+            np.testing.assert_array_equal(np.asarray(image), ids)
+            np.testing.assert_array_equal(np.asarray(image.convert("RGB")), COLOURS[ids])
+
+
+@pytest.mark.usefixtures("compressor")
+def test_ids_beyond_the_classes_take_the_bits_that_they_need():
+    mask = np.array([[0, 1, 5]], np.uint8)
+    png = palette_png(mask, COLOURS[:2], pack=True)
+    assert png[24] == 4
+    with Image.open(io.BytesIO(png)) as image:
+        np.testing.assert_array_equal(np.asarray(image), mask)
+
+
+@given(
+    st.sampled_from([1, 2, 4]).flatmap(
+        lambda bits: st.tuples(
+            st.just(bits),
+            arrays(
+                np.uint8, st.tuples(st.integers(1, 9), st.integers(1, 70)), elements=st.integers(0, (1 << bits) - 1)
+            ),
+        )
+    )
+)
+def test_the_native_packed_stream_is_what_zlib_unpacks(case):
+    bits, mask = case
+    rows = np.frombuffer(zlib.decompress(package("trtpost._cpu").deflate_mask(mask, bits)), np.uint8)
+    packed = np.cumsum(rows.reshape(len(mask), -1)[:, 1:], axis=0, dtype=np.uint8)
+    digits = np.unpackbits(packed, axis=1).reshape(len(mask), -1, bits)
+    ids = digits @ (1 << np.arange(bits)[::-1])
+    np.testing.assert_array_equal(ids[:, : mask.shape[1]], mask)
+    assert not ids[:, mask.shape[1] :].any()  # what fills the last byte
+
+
+def test_packed_masks_of_two_classes_are_smaller():
+    mask = (RNG.random((60, 80)) < 0.5).astype(np.uint8).repeat(9, 0).repeat(7, 1)
+    plain, packed = (len(palette_png(mask, COLOURS[:2], pack=pack)) for pack in (False, True))
+    assert packed < 0.7 * plain
+
+
+def test_bits_that_tell_values_apart():
+    assert [bits_for(values) for values in (1, 2, 3, 4, 5, 16, 17, 256)] == [1, 1, 2, 2, 4, 4, 8, 8]
+
+
+def test_chunks_are_whole():
+    png, chunks, at = palette_png(PACKED["noise"], COLOURS[:16], pack=True), [], 8
+    while at < len(png):
+        (length,) = struct.unpack_from(">I", png, at)
+        name, content = png[at + 4 : at + 8], png[at + 8 : at + 8 + length]
+        assert struct.unpack_from(">I", png, at + 8 + length)[0] == zlib.crc32(name + content)
+        chunks.append((name, length))
+        at += 12 + length
+    assert [name for name, _ in chunks] == [b"IHDR", b"PLTE", b"IDAT", b"IEND"]
+    assert chunks[1] == (b"PLTE", 48)

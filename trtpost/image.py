@@ -7,7 +7,7 @@ import io
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +15,16 @@ from PIL import Image, ImageDraw, ImageFont, UnidentifiedImageError
 
 from trtpost.errors import ImageError, reason
 from trtpost.files import existing_file, write_whole
-from trtpost.png import palette_png
+from trtpost.png import palette_png, with_text
 
 MAX_PIXELS = 178_956_970
 """Larger photos are refused: Pillow's own guard against decompression bombs."""
 
 PNG_LEVEL = 1
 """zlib level of overlays and 16-bit masks: the fastest."""
+
+MARK = "trtpost"
+"""Keyword of the text in our masks that says what they were made with: see `trtpost.resume`."""
 
 ORIENTATION = 0x0112
 """The EXIF tag that says how the camera was held."""
@@ -86,6 +89,21 @@ def _read(source: str | Path | bytes, needed: tuple[int, int] | None) -> tuple[P
         raise ImageError(f"{name} has more than {MAX_PIXELS / 1e6:.0f} million pixels: cut it into tiles") from None
     except Exception as error:  # every decoder has errors of its own
         raise ImageError(f"{name} is damaged or cut short: {reason(error)}") from None
+
+
+def size_in_header(stream: IO[bytes]) -> tuple[int, int] | None:
+    """(H, W) of the photo upright, without decoding it; None where the header does not tell."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(stream) as image:
+                # Pillow's own `getexif` of a PNG decodes it to look for a tag behind the pixels
+                tags = Image.Image.getexif(image) if image.format == "PNG" else image.getexif()
+                # a TIFF's size is upright already
+                turned = image.format != "TIFF" and tags.get(ORIENTATION) in (5, 6, 7, 8)
+                return (image.width, image.height) if turned else (image.height, image.width)
+    except Exception:  # every decoder has errors of its own
+        return None
 
 
 def _orientation(image: Image.Image) -> int:
@@ -178,29 +196,39 @@ def class_name(index: int) -> str:
     return f"class {index}"
 
 
-def encode_mask(mask: NDArray[Any], colours: NDArray[np.uint8]) -> bytes:
-    """A PNG whose pixel values are the class ids: 8-bit palette, or 16-bit grayscale for int32 masks.
+def encode_mask(mask: NDArray[Any], colours: NDArray[np.uint8], *, pack: bool = False, mark: str = "") -> bytes:
+    """A PNG whose pixel values are the class ids: a palette, or 16-bit grayscale for int32 masks.
+
+    Args:
+        mask: uint8 or int32 [H, W].
+        colours: uint8 [classes, 3].
+        pack: 1, 2 or 4 bits a pixel for up to 2, 4 or 16 classes, instead of 8.
+        mark: text of ASCII that `trtpost.resume` finds again; empty for none.
 
     Raises:
         ImageError: class ids that 16 bits do not hold.
     """
     if mask.dtype == np.uint8:
-        return palette_png(mask, colours[:256])
-    if mask.min() < 0 or mask.max() > 65535:
+        content = palette_png(mask, colours[:256], pack=pack)
+    elif mask.min() < 0 or mask.max() > 65535:
         raise ImageError(f"the class ids from {mask.min()} to {mask.max()} do not fit a 16-bit PNG")
-    stream = io.BytesIO()
-    Image.fromarray(mask.astype(np.uint16)).save(stream, "PNG", compress_level=PNG_LEVEL)
-    return stream.getvalue()
+    else:
+        stream = io.BytesIO()
+        Image.fromarray(mask.astype(np.uint16)).save(stream, "PNG", compress_level=PNG_LEVEL)
+        content = stream.getvalue()
+    return with_text(content, MARK, mark) if mark else content
 
 
-def write_mask(mask: NDArray[Any], path: Path, colours: NDArray[np.uint8]) -> None:
+def write_mask(
+    mask: NDArray[Any], path: Path, colours: NDArray[np.uint8], *, pack: bool = False, mark: str = ""
+) -> None:
     """Write a mask as `encode_mask` gives it.
 
     Raises:
         ImageError: class ids that 16 bits do not hold, or the file cannot be written; nothing is left behind.
     """
     try:
-        content = encode_mask(mask, colours)
+        content = encode_mask(mask, colours, pack=pack, mark=mark)
     except ImageError as error:
         raise ImageError(f"cannot write {path}: {error}") from None
     write_whole(path, lambda file: file.write(content), ImageError)

@@ -19,27 +19,57 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PALETTE = 3
 """PNG's colour type of pixels that are indices into a palette."""
 
+HEADER = len(SIGNATURE) + 12 + 13
+"""Bytes up to the end of the first chunk, which holds the size."""
 
-def palette_png(mask: NDArray[np.uint8], colours: NDArray[np.uint8]) -> bytes:
+END = b"\0\0\0\0IEND\xaeB`\x82"
+"""The last chunk."""
+
+
+def palette_png(mask: NDArray[np.uint8], colours: NDArray[np.uint8], *, pack: bool = False) -> bytes:
     """A PNG whose pixel values are those of the mask.
 
     Args:
         mask: uint8 [H, W].
         colours: uint8 [n, 3] of the first n values, at most 256; the others are black.
+        pack: use 1, 2 or 4 bits a pixel where they hold n values and those of the mask; otherwise 8.
     """
     height, width = mask.shape
-    palette = np.zeros((256, 3), np.uint8)
+    bits = bits_for(max(len(colours), int(mask.max()) + 1)) if pack else 8
+    palette = np.zeros((1 << bits, 3), np.uint8)
     palette[: len(colours)] = colours
-    header = struct.pack(">IIBBBBB", width, height, 8, PALETTE, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", width, height, bits, PALETTE, 0, 0, 0)
     mask = np.ascontiguousarray(mask)
     if fused.is_available():
         from trtpost import _cpu
 
-        pixels = _cpu.deflate_mask(mask)
+        pixels = _cpu.deflate_mask(mask, bits)
     else:
-        pixels = _deflate_with_zlib(mask)
-    chunks = ((b"IHDR", header), (b"PLTE", palette.tobytes()), (b"IDAT", pixels), (b"IEND", b""))
-    return SIGNATURE + b"".join(_chunk(name, content) for name, content in chunks)
+        pixels = _deflate_with_zlib(mask if bits == 8 else _packed(mask, bits))
+    chunks = ((b"IHDR", header), (b"PLTE", palette.tobytes()), (b"IDAT", pixels))
+    return SIGNATURE + b"".join(_chunk(name, content) for name, content in chunks) + END
+
+
+def bits_for(values: int) -> int:
+    """The fewest bits of a pixel in a palette PNG that tell so many values apart."""
+    return next(bits for bits in (1, 2, 4, 8) if values <= 1 << bits)
+
+
+def with_text(png: bytes, keyword: str, text: str) -> bytes:
+    """The PNG with a text of ASCII in it, right behind its size, where few bytes have to be read to find it."""
+    chunk = _chunk(b"tEXt", keyword.encode("ascii") + b"\0" + text.encode("ascii"))
+    return png[:HEADER] + chunk + png[HEADER:]
+
+
+def size_and_text(head: bytes, keyword: str) -> tuple[tuple[int, int], str] | None:
+    """(H, W) and the text of a PNG that `with_text` made, of its first bytes; None where they are of something else."""
+    name = keyword.encode("ascii") + b"\0"
+    start = HEADER + 8 + len(name)
+    if len(head) < start or not head.startswith(SIGNATURE) or head[HEADER + 4 : start] != b"tEXt" + name:
+        return None
+    end = HEADER + 8 + int.from_bytes(head[HEADER : HEADER + 4], "big")
+    width, height = struct.unpack_from(">II", head, len(SIGNATURE) + 8)
+    return (height, width), head[start:end].decode("ascii", "replace")
 
 
 def _chunk(name: bytes, content: bytes) -> bytes:
@@ -58,3 +88,14 @@ def _deflate_with_zlib(mask: NDArray[np.uint8]) -> bytes:
     np.subtract(mask[1:], mask[:-1], out=rows[1:, 1:])
     compressor = zlib.compressobj(level=1, strategy=zlib.Z_RLE)
     return compressor.compress(rows.data) + compressor.flush()
+
+
+def _packed(mask: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
+    """Rows of whole bytes whose pixels have 1, 2 or 4 bits, the first of each byte in its upper ones."""
+    height, width = mask.shape
+    pixels = 8 // bits
+    rows = np.zeros((height, -(-width // pixels), pixels), np.uint8)
+    rows.reshape(height, -1)[:, :width] = mask
+    shifts = np.arange(8 - bits, -1, -bits, dtype=np.uint8)
+    filled: NDArray[np.uint8] = np.bitwise_or.reduce(rows << shifts, axis=2)
+    return filled

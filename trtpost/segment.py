@@ -16,8 +16,9 @@ from trtpost.backends.choice import choose
 from trtpost.backends.tensorrt.run import TensorRTEngine
 from trtpost.bundle import Bundle, load_bundle
 from trtpost.errors import BackendError, ImageError, SpecError
-from trtpost.image import Photo, check_photo, overlay, palette, read_photo, read_reduced, write_mask
+from trtpost.image import Photo, check_photo, encode_mask, overlay, palette, read_photo, read_reduced, write_mask
 from trtpost.pixels import check_size, pixels_of
+from trtpost.resume import fingerprint
 from trtpost.timing import Stopwatch, Timing
 
 PhotoLike = str | Path | bytes | NDArray[np.uint8]
@@ -33,12 +34,14 @@ class Result:
         photo: uint8 [H, W, 3], as decoded; smaller where `fast_decode` read a fraction.
         classes: name of each class id.
         timing: milliseconds of each stage; of a batch, the photo's share.
+        fingerprint: of everything that decided the mask: see `Segmenter.fingerprint`.
     """
 
     mask: NDArray[Any] = field(repr=False)
     photo: Photo = field(repr=False)
     classes: tuple[str, ...]
     timing: Timing
+    fingerprint: str = field(default="", repr=False)
 
     def overlay(self) -> Image.Image:
         """The photo with the classes in colour over it, and a legend.
@@ -50,13 +53,24 @@ class Result:
             raise ImageError("an overlay needs the whole photo: do without fast_decode")
         return overlay(self.photo, self.mask, self.classes, palette(self.classes))
 
-    def save_mask(self, path: str | Path) -> None:
-        """Write the mask as a palette PNG whose pixel values are the class ids.
+    def encode_mask(self, *, pack: bool = False) -> bytes:
+        """The mask as a palette PNG whose pixel values are the class ids.
+
+        Args:
+            pack: 1, 2 or 4 bits a pixel for up to 2, 4 or 16 classes, instead of 8.
 
         Raises:
-            ImageError: the file cannot be written.
+            ImageError: class ids that 16 bits do not hold.
         """
-        write_mask(self.mask, Path(path), palette(self.classes))
+        return encode_mask(self.mask, palette(self.classes), pack=pack, mark=self.fingerprint)
+
+    def save_mask(self, path: str | Path, *, pack: bool = False) -> None:
+        """Write the mask as `encode_mask` gives it.
+
+        Raises:
+            ImageError: class ids that 16 bits do not hold, or the file cannot be written.
+        """
+        write_mask(self.mask, Path(path), palette(self.classes), pack=pack, mark=self.fingerprint)
 
 
 @dataclass(frozen=True)
@@ -97,6 +111,7 @@ class Segmenter:
         if fast_decode and self.bundle.passport.post.size == "image":
             raise SpecError("the engine takes whole photos (it was built with --size image): do without --fast-decode")
         self._fast_decode = fast_decode
+        self._fingerprint = fingerprint(self.bundle, fast_decode=fast_decode)
         self._engine, self.note = choose(self.bundle, backend, threads)
         self._closed = False
 
@@ -109,6 +124,11 @@ class Segmenter:
     def engine(self) -> str:
         """What runs the bundle, for people."""
         return self._engine.name
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of everything that decides a pixel of a photo's mask; in every mask that is saved."""
+        return self._fingerprint
 
     def close(self) -> None:
         """Free the engine and its memory; later calls are refused."""
@@ -201,7 +221,13 @@ class Segmenter:
         masks = self._engine.run(pixels, photos[0].size, watch)
         share = watch.timing.share(len(photos))
         return [
-            Result(mask, photo.pixels, self.bundle.passport.classes, replace(share, decode=photo.timing.decode))
+            Result(
+                mask,
+                photo.pixels,
+                self.bundle.passport.classes,
+                replace(share, decode=photo.timing.decode),
+                self._fingerprint,
+            )
             for photo, mask in zip(photos, masks, strict=False)
         ]
 

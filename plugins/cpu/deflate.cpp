@@ -266,9 +266,43 @@ class Checksum {
   uint64_t low_ = 1, high_ = 0;
 };
 
+template <int kBits>
+void pack_row(const uint8_t *row, size_t width, uint8_t *out) {
+  constexpr size_t kPixels = 8 / kBits;
+  for (; width >= kPixels; width -= kPixels, row += kPixels) {
+    uint8_t byte = 0;
+    for (size_t k = 0; k < kPixels; ++k) byte = (uint8_t)(byte << kBits | row[k]);
+    *out++ = byte;
+  }
+  if (width == 0) return;
+  uint8_t byte = 0;
+  for (size_t k = 0; k < width; ++k) byte = (uint8_t)(byte << kBits | row[k]);
+  *out = (uint8_t)(byte << kBits * (kPixels - width));
+}
+
+// Rows of whole bytes whose pixels have 1, 2 or 4 bits, the first of each byte in its upper ones.
+std::vector<uint8_t> packed(const uint8_t *mask, size_t height, size_t width, int bits, size_t bytes) {
+  const auto pack = bits == 1 ? pack_row<1> : bits == 2 ? pack_row<2> : pack_row<4>;
+  std::vector<uint8_t> rows(height * bytes);
+  for (size_t y = 0; y < height; ++y) {
+    const uint8_t *row = mask + y * width;
+    uint8_t *to = &rows[y * bytes];
+    if (y && same(row, row - width, width) == width) {
+      memcpy(to, to - bytes, bytes);
+    } else {
+      pack(row, width, to);
+    }
+  }
+  return rows;
+}
+
 }  // namespace
 
-std::vector<uint8_t> deflate_mask(const uint8_t *mask, size_t height, size_t width) {
+std::vector<uint8_t> deflate_mask(const uint8_t *mask, size_t height, size_t width, int bits) {
+  if (bits < 8) {
+    const size_t bytes = (width * bits + 7) / 8;
+    return deflate_mask(packed(mask, height, width, bits, bytes).data(), height, bytes, 8);
+  }
   Deflate out;
   Checksum checksum;
   std::vector<uint8_t> difference(width + 1, 0);  // of a row, after its filter

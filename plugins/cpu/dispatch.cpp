@@ -303,11 +303,11 @@ void shrink(Photo photo, Index top, Index bottom, Weights down, Index left, Inde
   bilinear_pixels(photo.data(), width, channels, rows, columns, out.data());
 }
 
-nb::bytes deflate(Labels mask) {
+nb::bytes deflate(Labels mask, int bits) {
   std::vector<uint8_t> stream;
   {
     nb::gil_scoped_release release;
-    stream = deflate_mask(mask.data(), mask.shape(0), mask.shape(1));
+    stream = deflate_mask(mask.data(), mask.shape(0), mask.shape(1), bits);
   }
   return nb::bytes(stream.data(), stream.size());
 }
@@ -322,7 +322,7 @@ NB_MODULE(_cpu, module) {
   module.def("floor_pass", &trtpost::floor_pass, nb::arg("source"), nb::arg("target"), nb::arg("threads"));
   module.def("bilinear_pixels", &trtpost::shrink, nb::arg("photo"), nb::arg("top"), nb::arg("bottom"), nb::arg("down"),
              nb::arg("left"), nb::arg("right"), nb::arg("across"), nb::arg("out"));
-  module.def("deflate_mask", &trtpost::deflate, nb::arg("mask"));
+  module.def("deflate_mask", &trtpost::deflate, nb::arg("mask"), nb::arg("bits"));
   module.def("isas", [] {
     nb::list names;
     for (const auto &isa : trtpost::isas()) names.append(isa.name);

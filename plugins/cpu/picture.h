@@ -21,7 +21,8 @@ struct Neighbours {
 void bilinear_pixels(const uint8_t *photo, size_t width, int channels, const Neighbours &rows, const Neighbours &columns,
                      uint8_t *out);
 
-// The zlib stream of an 8-bit PNG whose rows are those of the mask, [height, width].
-std::vector<uint8_t> deflate_mask(const uint8_t *mask, size_t height, size_t width);
+// The zlib stream of a PNG of 1, 2, 4 or 8 bits a pixel whose rows are those of the mask, [height, width], with values
+// that so many bits hold.
+std::vector<uint8_t> deflate_mask(const uint8_t *mask, size_t height, size_t width, int bits);
 
 }  // namespace trtpost

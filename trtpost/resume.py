@@ -1,0 +1,66 @@
+"""Which photos of an earlier run have their masks: a mask says of itself what it was made with.
+
+So there is no list of finished photos that could be lost, or disagree with what is there. A few hundred bytes of a mask
+and the header of its photo are read; nothing is decoded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import onnx
+
+from trtpost.bundle import Bundle
+from trtpost.image import MARK, size_in_header
+from trtpost.png import END, size_and_text
+
+HEAD = 256
+"""Bytes of a mask that hold its size and its mark."""
+
+KIND = 1
+"""Of what a fingerprint is made of; another number gives other fingerprints."""
+
+
+def fingerprint(bundle: Bundle, *, fast_decode: bool = False) -> str:
+    """SHA-256 of everything that decides a pixel of a mask: the baked graph, the spec, how photos are decoded.
+
+    A bundle that is moved, verified, or built again of the same model keeps it, on whatever GPU; so it does where only
+    the names of its classes or the sizes of its plan change. Which backend runs it does not matter.
+
+    Raises:
+        BundleError: the baked graph cannot be read.
+    """
+    model = onnx.load(bundle.model)
+    del model.metadata_props[:]  # the passport, which knows names, dates and versions
+    model.ClearField("producer_version")
+    passport = bundle.passport
+    spec = {"kind": KIND, "pre": asdict(passport.pre), "post": asdict(passport.post), "fast_decode": fast_decode}
+    digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode())
+    digest.update(model.SerializeToString(deterministic=True))
+    return digest.hexdigest()
+
+
+def is_done(mask: Path, photo: Path, mark: str) -> bool:
+    """True where the mask is whole, of the photo's size, no older than the photo, and has this fingerprint."""
+    try:
+        if mask.stat().st_mtime_ns < photo.stat().st_mtime_ns:
+            return False
+        with mask.open("rb") as file:
+            head = file.read(HEAD)
+            file.seek(-len(END), 2)
+            size = marked_size(head, file.read(), mark)
+        if size is None:
+            return False
+        with photo.open("rb") as stream:
+            return size_in_header(stream) == size
+    except OSError:  # not there, or shorter than a PNG
+        return False
+
+
+def marked_size(head: bytes, tail: bytes, mark: str) -> tuple[int, int] | None:
+    """(H, W) of a mask with this fingerprint, of its first and last bytes; None where it is another, or cut short."""
+    found = size_and_text(head, MARK)
+    return found[0] if found is not None and found[1] == mark and tail.endswith(END) else None
