@@ -1,0 +1,296 @@
+"""Archives on a real Ray of this machine: nothing is lost, nothing is done twice."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import package
+from nets import nchw, save
+from PIL import Image
+
+from trtpost import ray as archive
+from trtpost.builder import build
+from trtpost.errors import BundleError, MissingPackageError, SpecError
+from trtpost.ray import dataset_of, photos_in, row_of, segment_dataset, segment_files
+from trtpost.segment import Segmenter
+
+# Ray's own, which sets its deprecated settings itself
+pytestmark = pytest.mark.filterwarnings("ignore:::ray", "ignore::ResourceWarning")
+
+RNG = np.random.default_rng(0)
+COUNT, BROKEN = 500, 10
+
+
+@pytest.fixture(scope="module")
+def ray():
+    module = package("ray")
+    with archive.cluster("local"):
+        yield module
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("ray")
+
+
+@pytest.fixture(scope="module")
+def bundle(folder):
+    return build(save(nchw(), folder / "net.onnx"), folder / "net.trtpost", flavour="none")
+
+
+@pytest.fixture(scope="module")
+def photos(folder):
+    """500 photos in three folders, mixed sizes and formats, 10 of them broken."""
+    root = folder / "photos"
+    for name in ("a", "a/b", "c d"):
+        (root / name).mkdir(parents=True, exist_ok=True)
+    for index in range(COUNT):
+        name = ("a", "a/b", "c d")[index % 3]
+        # every stem twice, so that names have to keep the suffix
+        path = root / name / f"{index // 6}.{('jpg', 'png')[index // 3 % 2]}"
+        size = (10 + index % 31, 12 + index % 29, 3)
+        Image.fromarray(RNG.integers(0, 256, size, np.uint8)).save(path)
+        if index % (COUNT // BROKEN) == 7:
+            content = path.read_bytes()
+            path.write_bytes((b"", content[:80], content[: len(content) // 2], b"text")[index // 50 % 4])
+    (root / "notes.txt").write_text("no photo")
+    (root / ".hidden.jpg").write_bytes(b"")
+    return root
+
+
+@pytest.fixture(scope="module")
+def expected(bundle, photos):
+    """Masks of one process by their photos' paths; None where it finds an error."""
+    segmenter, masks = Segmenter(bundle), {}
+    for path in (path for path in sorted(photos.rglob("*.*")) if path.suffix in (".jpg", ".png") and path.stem):
+        if path.name.startswith("."):
+            continue
+        try:
+            masks[str(path)] = segmenter(path).mask
+        except archive.TrtpostError:
+            masks[str(path)] = None
+    assert (len(masks), list(map(id, masks.values())).count(id(None))) == (COUNT, BROKEN)
+    return masks
+
+
+def our_actors() -> list[int]:
+    """Processes below this one that are actors of ours."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat, name = (entry / "stat").read_text(), (entry / "cmdline").read_text()
+            except OSError:  # it has ended
+                continue
+            parents[int(entry.name)] = (int(stat.rpartition(")")[2].split()[1]), name)
+
+    def below(process: int) -> bool:
+        while process in parents:
+            process = parents[process][0]
+            if process == os.getpid():
+                return True
+        return False
+
+    return [process for process, (_, name) in parents.items() if "_Actor" in name and below(process)]
+
+
+def mask_of(row) -> np.ndarray:
+    with Image.open(io.BytesIO(row.mask) if isinstance(row.mask, bytes) else row.mask) as image:
+        return np.asarray(image)
+
+
+@pytest.fixture(scope="module")
+def first_run(ray, bundle, photos, folder):  # noqa: ARG001, it must be running
+    """Rows of a run on two workers, one of which is killed half-way, and the processes that were killed."""
+    output, killed = folder / "masks", []
+
+    def kill() -> None:
+        while len(list(output.rglob("*.mask.png"))) < COUNT // 3:
+            time.sleep(0.005)
+        killed.append(our_actors()[0])
+        os.kill(killed[0], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    rows = [row_of(entry) for entry in segment_dataset(photos_in(photos), bundle, output=output, actors=2).iter_rows()]
+    killer.join(10)
+    return rows, killed
+
+
+@pytest.mark.usefixtures("ray")
+def test_a_killed_worker_loses_nothing(first_run, expected, folder):
+    rows, killed = first_run
+    assert len(killed) == 1
+    assert {row.path for row in rows} == set(expected)
+    assert len(rows) == len({row.mask for row in rows if row.error is None}) + BROKEN == COUNT
+    for row in rows:
+        mask = expected[row.path]
+        assert (row.error is None) == (mask is not None), row
+        if mask is None:
+            assert row.error
+            assert (row.mask, row.size) == (None, (0, 0))
+        else:
+            assert row.size == mask.shape
+            np.testing.assert_array_equal(mask_of(row), mask)
+    assert len(list((folder / "masks").rglob("*.mask.png"))) == COUNT - BROKEN
+    assert (folder / "masks" / "a" / "b" / "2.jpg.mask.png").is_file()
+
+
+@pytest.mark.usefixtures("ray", "first_run")
+def test_a_second_run_skips_all(bundle, photos, folder, expected):
+    output, seen = folder / "masks", []
+    before = {path: path.stat().st_mtime_ns for path in output.rglob("*.png")}
+    targets = {row["path"]: row["target"] for row in photos_in(photos).take_all()}
+    files = [(Path(path), output / targets[path]) for path in expected]
+    rows = segment_files(files, bundle, output, address="local", done=seen.append)
+    assert [row.path for row in rows] == list(expected)
+    assert sum(row.skipped for row in rows) == COUNT - BROKEN
+    assert sum(row.error is not None for row in rows) == BROKEN
+    assert all(row.size == expected[row.path].shape for row in rows if row.skipped)
+    assert {path: path.stat().st_mtime_ns for path in output.rglob("*.png")} == before
+    assert sorted(seen, key=lambda row: row.path) == sorted(rows, key=lambda row: row.path)
+
+
+def test_content_and_other_columns_to_parquet(ray, bundle, expected, tmp_path):
+    parquet = package("pyarrow.parquet")
+    paths = [path for index, path in enumerate(expected) if index % 25 == 0 or expected[path] is None]
+    dataset = ray.data.read_binary_files(paths, include_paths=True).map(lambda row: row | {"number": len(row["bytes"])})
+    segment_dataset(dataset, bundle, pack=True).write_parquet(str(tmp_path))
+    table = parquet.read_table(tmp_path)
+    assert set(table.column_names) == {"path", "number", *archive.RESULTS}
+    rows = table.to_pylist()
+    assert sorted(row["path"] for row in rows) == sorted(paths)
+    for row in rows:
+        assert row["number"] == Path(row["path"]).stat().st_size
+        mask = expected[row["path"]]
+        assert (row["error"] is None) == (mask is not None)
+        assert not row["skipped"]
+        if mask is not None:
+            assert row["mask"][24] == 2  # four classes
+            np.testing.assert_array_equal(mask_of(row_of(row)), mask)
+
+
+@pytest.fixture
+def actor(ray, bundle):
+    """Makes an actor in this process: what it does with rows, without the wait for a process of its own."""
+
+    def make(output: Path | str | None, **settings) -> archive._Actor:
+        values = {"resume": True, "pack": False, "fast_decode": False, "backend": "onnxruntime", "cores": 1}
+        values |= {"filesystem": None, "output_filesystem": None} | settings
+        return archive._Actor(
+            ray.put(archive._files(bundle)), archive._Settings(output=output and str(output), **values)
+        )
+
+    return make
+
+
+def rows_of(actor, **columns) -> list[archive.Row]:
+    pyarrow = package("pyarrow")
+    return [row_of(entry) for entry in actor(pyarrow.table(columns)).to_pylist()]
+
+
+def test_what_is_damaged_or_older_than_its_photo_is_made_again(actor, tmp_path):
+    photo, mask = tmp_path / "photo.jpg", tmp_path / "out" / "photo.mask.png"
+    Image.fromarray(RNG.integers(0, 256, (40, 50, 3), np.uint8)).save(photo)
+    run = actor(tmp_path / "out")
+
+    def skipped() -> bool:
+        (row,) = rows_of(run, path=[str(photo)], target=["photo.mask.png"])
+        assert (row.error, row.size, row.mask) == (None, (40, 50), str(mask))
+        return row.skipped
+
+    assert [skipped(), skipped()] == [False, True]
+    good = mask.read_bytes()
+    for content in (good[:-1], good[:200], good[:10], b"", good.replace(b"trtpost\0", b"trtpost\0" + b"0")):
+        mask.write_bytes(content)
+        assert not skipped()
+        assert mask.read_bytes() == good
+    os.utime(mask, ns=(1, 1))
+    assert not skipped()
+    mask.write_bytes(good)
+    assert not rows_of(actor(tmp_path / "out", resume=False), path=[str(photo)], target=["photo.mask.png"])[0].skipped
+    assert not rows_of(actor(tmp_path / "out", fast_decode=True), path=[str(photo)], target=["photo.mask.png"])[
+        0
+    ].skipped
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["photo.mask.png"]
+
+
+def test_whatever_fails_is_a_row(actor, tmp_path):
+    photo = tmp_path / "photo.jpg"
+    Image.fromarray(RNG.integers(0, 256, (40, 50, 3), np.uint8)).save(photo)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "file").write_text("in the way")
+    paths = [str(photo), str(tmp_path / "none.jpg"), str(tmp_path), None, "nowhere://x/y.jpg", str(photo)]
+    targets = ["good.mask.png", "a", "b", "c", "d", "file/x.mask.png"]
+    rows = rows_of(actor(tmp_path / "out"), path=paths, target=targets)
+    assert [row.error is None for row in rows] == [True, False, False, False, False, False]
+    assert "no file system that pyarrow knows" in rows[4].error
+    assert all("\n" not in row.error for row in rows[1:])
+    assert not any(file.name.startswith(".") for file in (tmp_path / "out").rglob("*"))
+
+
+def test_any_file_system_and_names_without_targets(actor, bundle):
+    package("pyarrow")
+    from pyarrow.fs import _MockFileSystem
+
+    files, stream = _MockFileSystem(), io.BytesIO()
+    Image.fromarray(RNG.integers(0, 256, (40, 50, 3), np.uint8)).save(stream, "PNG")
+    files.create_dir("bucket/x")
+    with files.open_output_stream("bucket/x/1.png") as file:
+        file.write(stream.getvalue())
+    for uri in ("mock://bucket/x/1.png", "bucket/x/1.png"):
+        run = actor("mock://masks/", filesystem=files, output_filesystem=files)
+        (row,) = rows_of(run, path=[uri])
+        assert (row.mask, row.error) == ("mock://masks/bucket/x/1.png.mask.png", None)
+        assert row.skipped == (uri == "bucket/x/1.png")
+    (row,) = rows_of(run, path=["elsewhere.png"], bytes=[stream.getvalue()])
+    assert row.mask == "mock://masks/elsewhere.png.mask.png"
+    with files.open_input_file("masks/elsewhere.png.mask.png") as file, Image.open(file) as image:
+        np.testing.assert_array_equal(np.asarray(image), Segmenter(bundle)(stream.getvalue()).mask)
+
+
+@pytest.mark.usefixtures("ray")
+def test_photos_of_a_folder_keep_their_folders(photos, tmp_path):
+    dataset = photos_in(photos)
+    targets = {row["path"]: row["target"] for row in dataset.take_all()}
+    assert len(targets) == len({target.casefold() for target in targets.values()}) == COUNT
+    assert targets[str(photos / "c d" / "2.png")] == "c d/2.png.mask.png"
+    (tmp_path / "A.jpg").write_bytes(b"")
+    (tmp_path / "b.jpg").write_bytes(b"")
+    (tmp_path / "b.mask.png").write_bytes(b"")
+    assert [row["target"] for row in photos_in(tmp_path).take_all()] == ["A.mask.png", "b.mask.png"]
+    for empty in (tmp_path / "none", tmp_path / "A.jpg"):
+        with pytest.raises(SpecError, match=r"cannot be read|holds no photo"):
+            photos_in(empty)
+    with pytest.raises(SpecError, match="no file system that pyarrow knows"):
+        photos_in("nowhere://photos")
+
+
+def test_what_cannot_be_is_said_at_once(ray, bundle, tmp_path):
+    dataset = dataset_of(["a.jpg"], ["a.mask.png"])
+    with pytest.raises(SpecError, match=r"needs a column 'path'.*has name"):
+        segment_dataset(ray.data.from_items([{"name": "a.jpg"}]), bundle)
+    with pytest.raises(SpecError, match="has a column 'error' already"):
+        segment_dataset(ray.data.from_items([{"path": "a.jpg", "error": ""}]), bundle)
+    with pytest.raises(SpecError, match="no room for 1000 actors"):
+        segment_dataset(dataset, bundle, actors=1000)
+    with pytest.raises(SpecError, match="no room for 1 actors on 1000 of its"):
+        segment_dataset(dataset, bundle, cores=1000)
+    with pytest.raises(SpecError, match="backend tensorrt cannot run, because the bundle has no plan"):
+        segment_dataset(dataset, bundle, backend="tensorrt")
+    with pytest.raises(BundleError, match="no such engine bundle"):
+        segment_dataset(dataset, tmp_path / "none.trtpost")
+
+
+def test_a_missing_ray_is_named(bundle, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'trtpost\[ray\]'"):
+        segment_dataset(None, bundle)

@@ -1,0 +1,473 @@
+"""Archives: the photos of a Ray dataset to masks, by all machines of a cluster.
+
+Ray distributes, restarts and scales; this module says what one actor does with a batch of photos. An actor holds one
+`Segmenter`; while a photo is in its engine, others are read, decoded, encoded and written by threads beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import secrets
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from PIL import Image
+
+from trtpost.bundle import MODEL, Bundle, load_bundle
+from trtpost.errors import SpecError, TrtpostError, reason
+from trtpost.fused import default_threads
+from trtpost.image import size_in_header
+from trtpost.packages import require
+from trtpost.png import END
+from trtpost.resume import HEAD, marked_size
+from trtpost.segment import Segmenter
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+Dataset = Any
+"""`ray.data.Dataset`, which has no types of its own."""
+
+MASK_ENDING = ".mask.png"
+
+BATCH = 32
+"""Photos that an actor takes at once, and loses with its process: their masks are found, or made again, by another."""
+
+AHEAD = 2
+"""Photos that an actor has on their way beyond one a core: one waits for the disk, one for the engine."""
+
+PHOTO_HEAD = 1 << 18
+"""Bytes of a photo that hold its size, save for rare ones."""
+
+WHOLE_WHEN_CLOSED = ("s3", "gcs", "abfs")
+"""File systems where a file appears when it has been written; moving one there is copying it."""
+
+RESULTS = ("height", "width", "mask", "skipped", "error")
+"""Columns that are added."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of a photo: `size` (H, W) and where its mask is, or an error; `skipped` where the mask was there."""
+
+    path: str
+    size: tuple[int, int] = (0, 0)
+    mask: str | bytes | None = None
+    skipped: bool = False
+    error: str | None = None
+
+
+def segment_dataset(
+    dataset: Dataset,
+    bundle: Bundle | str | Path,
+    *,
+    output: str | Path | None = None,
+    resume: bool = True,
+    pack: bool = False,
+    fast_decode: bool = False,
+    backend: str = "auto",
+    cores: int | None = None,
+    actors: int | None = None,
+    filesystem: FileSystem | None = None,
+    output_filesystem: FileSystem | None = None,
+) -> Dataset:
+    """The masks of a dataset's photos, lazily: as files, or as a column of PNGs for `write_parquet`.
+
+    An actor runs on each GPU, where there are GPUs and the bundle has a plan, or else on each group of `cores` cores.
+    The bundle travels with the job. A photo that fails becomes a row with the error. An actor that dies is started
+    again, and its batch with it.
+
+    Args:
+        dataset: rows with a column `path` (a file, or a URI that pyarrow reads) and, where the photos are not to be
+            read by the actors, `bytes`; perhaps `target`, the path of the mask below `output`. Other columns stay.
+        bundle: what to run.
+        output: folder or URI for the masks, which all machines must see. Without `target`, a mask is called like its
+            photo's whole path, and `.mask.png`. None gives their content as column `mask`.
+        resume: leave masks that are there, of the photo's size and of this bundle, as they are. Their photos are not
+            read beyond the header.
+        pack: as for `Result.save_mask`.
+        fast_decode, backend: as for `Segmenter`.
+        cores: of each actor, and threads; default 1, or on GPUs its share of the cluster's.
+        actors: how many; default as many as the cluster has room for.
+        filesystem: where the photos are; default by the URI, with the credentials of the environment.
+        output_filesystem: where the masks go; likewise.
+
+    Returns:
+        The dataset without `bytes` and `target`, with int32 `height` and `width`, string or binary `mask`, bool
+        `skipped`, and string `error`, null where all went well. The order of the rows is lost.
+
+    Raises:
+        SpecError: columns are missing or taken, or the cluster has no room for an actor.
+        TrtpostError: the bundle cannot be read.
+        MissingPackageError: Ray is not installed.
+    """
+    ray = _ray()
+    if output is not None and "://" not in str(output):
+        output = Path(output).absolute()
+    bundle = bundle if isinstance(bundle, Bundle) else load_bundle(Path(bundle))
+    _check_columns(dataset)
+    cpus, gpus = (int(ray.cluster_resources().get(kind, 0)) for kind in ("CPU", "GPU"))
+    gpus = 0 if backend == "onnxruntime" or bundle.plan is None else gpus
+    if backend == "tensorrt" and not gpus:
+        missing = "the bundle has no plan" if bundle.plan is None else "the cluster has no GPU"
+        raise SpecError(f"backend tensorrt cannot run, because {missing}: leave it to auto")
+    cores = cores or (max(1, cpus // gpus) if gpus else 1)
+    # where the dataset is still to be read, the tasks that read it need a core, or all would wait for them
+    free = cpus if isinstance(dataset, ray.data.dataset.MaterializedDataset) else cpus - 1
+    room = gpus or max(free, 0) // max(cores, 1)
+    if not 1 <= (actors or 1) <= room or cores < 1:
+        raise SpecError(
+            f"the cluster has no room for {actors or 1} actors on "
+            + (f"{gpus} GPUs" if gpus else f"{cores} of its {cpus} cores each, of which {free} are free")
+            + ": set actors and cores, or materialize() the dataset, so that no core has to read it"
+        )
+    strategy = ray.data.ActorPoolStrategy
+    return dataset.map_batches(
+        _Actor,
+        fn_constructor_kwargs={
+            "files": ray.put(_files(bundle)),
+            "settings": _Settings(
+                None if output is None else str(output),
+                resume,
+                pack,
+                fast_decode,
+                backend if gpus else "onnxruntime",
+                cores,
+                filesystem,
+                output_filesystem,
+            ),
+        },
+        batch_size=BATCH,
+        batch_format="pyarrow",
+        compute=strategy(size=actors) if actors else strategy(min_size=1, max_size=room),
+        **({"num_gpus": 1} if gpus else {"num_cpus": cores}),
+    )
+
+
+def photos_in(folder: str | Path, *, filesystem: FileSystem | None = None) -> Dataset:
+    """A dataset of the photos in a folder or below a URI: `path`, and `target`, which keeps the folders in it.
+
+    Raises:
+        SpecError: it cannot be read, or holds no photo.
+        MissingPackageError: Ray is not installed.
+    """
+    _ray()
+    from pyarrow.fs import FileSelector, FileType
+
+    prefix = str(folder).partition("://")[0] + "://" if "://" in str(folder) else ""
+    files, root = _place(str(folder), filesystem)
+    try:
+        found = files.get_file_info(FileSelector(root, recursive=True))
+    except _faults() as error:
+        raise SpecError(f"{folder} cannot be read: {reason(error)}") from None
+    suffixes = Image.registered_extensions()
+    paths = sorted(
+        info.path
+        for info in found
+        if info.type == FileType.File
+        and PurePosixPath(info.path).suffix.lower() in suffixes
+        and not info.path.endswith((MASK_ENDING, ".overlay.png"))
+        and not any(part.startswith(".") for part in PurePosixPath(info.path).relative_to(root).parts)
+    )
+    if not paths:
+        raise SpecError(f"{folder} holds no photo; in folders they are known by their endings: .jpg, .png, .webp")
+    targets = _targets([str(PurePosixPath(path).relative_to(root)) for path in paths])
+    return dataset_of([prefix + path for path in paths], targets)
+
+
+def dataset_of(paths: Sequence[str], targets: Sequence[str]) -> Dataset:
+    """A dataset of photos by their paths, and of their masks by their paths below the output."""
+    ray = _ray()
+    import pyarrow
+
+    table = pyarrow.table({"path": paths, "target": targets}, _schema(path="string", target="string"))
+    return ray.data.from_arrow([table.slice(start, BATCH) for start in range(0, len(table), BATCH)])
+
+
+def segment_files(
+    files: Sequence[tuple[Path, Path]],
+    bundle: Bundle,
+    output: Path,
+    *,
+    address: str,
+    done: Callable[[Row], None] = lambda _: None,
+    **settings: Any,
+) -> list[Row]:
+    """Photos to masks on a cluster: what became of each, in the order given.
+
+    Args:
+        files: each photo and its mask, which lies below `output`.
+        bundle, output: as for `segment_dataset`.
+        address: of the cluster, or `local` to start one on this machine for as long as it takes.
+        done: is called with each row when it is there.
+        settings: as for `segment_dataset`.
+
+    Raises:
+        TrtpostError: as `segment_dataset`, or there is no cluster.
+    """
+    order = {str(photo.absolute()): index for index, (photo, _) in enumerate(files)}
+    rows: list[Row | None] = [None] * len(files)
+    with cluster(address):
+        dataset = dataset_of(list(order), [mask.relative_to(output).as_posix() for _, mask in files])
+        for entry in segment_dataset(dataset, bundle, output=output, **settings).iter_rows():
+            row = row_of(entry)
+            rows[order[row.path]] = row
+            done(row)
+    return [row for row in rows if row is not None]
+
+
+def row_of(entry: dict[str, Any]) -> Row:
+    """A row of the dataset that `segment_dataset` gives."""
+    size = (entry["height"] or 0, entry["width"] or 0)
+    return Row(entry["path"], size, entry["mask"], entry["skipped"], entry["error"])
+
+
+@contextlib.contextmanager
+def cluster(address: str) -> Iterator[None]:
+    """Connect to a cluster, or start one on this machine (`local`) that goes with all its files.
+
+    A connection that the process has already is used, and stays.
+
+    Raises:
+        TrtpostError: there is no cluster at that address.
+        MissingPackageError: Ray is not installed.
+    """
+    ray = _ray()
+    if ray.is_initialized():
+        yield
+        return
+    temporary = None
+    settings: dict[str, Any] = {"address": address}
+    if address == "local":
+        temporary = tempfile.mkdtemp(prefix="trtpost-")  # a short path: sockets lie in it
+        settings |= {"num_cpus": default_threads(), "include_dashboard": False, "_temp_dir": temporary}
+    try:
+        try:
+            ray.init(**settings, log_to_driver=False, logging_level="ERROR")
+        except Exception as error:  # of several kinds
+            raise TrtpostError(f"there is no Ray cluster at {address}: {reason(error)}") from None
+        logging.getLogger("ray.data").setLevel(logging.ERROR)  # the caller shows what is done
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        yield
+    finally:
+        ray.shutdown()
+        if temporary is not None:
+            _remove(Path(temporary))
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder that processes on their way out may still write to."""
+    for _ in range(50):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(0.1)
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What an actor is told; as in `segment_dataset`."""
+
+    output: str | None
+    resume: bool
+    pack: bool
+    fast_decode: bool
+    backend: str
+    cores: int
+    filesystem: FileSystem | None
+    output_filesystem: FileSystem | None
+
+
+class _Actor:
+    """One `Segmenter`, and threads that feed it."""
+
+    def __init__(self, files: Any, settings: _Settings) -> None:
+        with tempfile.TemporaryDirectory(prefix="trtpost-") as folder:
+            path = _unpacked(_ray().get(files), Path(folder))
+            self._segmenter = Segmenter(
+                path, backend=settings.backend, threads=settings.cores, fast_decode=settings.fast_decode
+            )
+        self._settings = settings
+        self._pool = ThreadPoolExecutor(settings.cores + AHEAD)
+
+    def __call__(self, table: Any) -> Any:
+        """A batch of photos, as a table, to its rows."""
+        import pyarrow
+
+        columns = [
+            table[name].to_pylist() if name in table.column_names else [None] * len(table)
+            for name in ("path", "bytes", "target")
+        ]
+        rows = list(self._pool.map(self._row, *columns))
+        for name in ("bytes", "target"):
+            if name in table.column_names:
+                table = table.drop_columns([name])
+        mask = "binary" if self._settings.output is None else "string"
+        schema = _schema(height="int32", width="int32", mask=mask, skipped="bool_", error="string")
+        values = [
+            [row.size[0] or None for row in rows],
+            [row.size[1] or None for row in rows],
+            [row.mask for row in rows],
+            [row.skipped for row in rows],
+            [row.error for row in rows],
+        ]
+        for field, column in zip(schema, values, strict=True):
+            table = table.append_column(field, pyarrow.array(column, field.type))
+        return table
+
+    def _row(self, path: str | None, content: bytes | None, target: str | None) -> Row:
+        try:
+            return self._segment(path or "", content, target)
+        except _faults(TrtpostError, MemoryError) as error:
+            return Row(path or "", error=str(error) if isinstance(error, TrtpostError) else reason(error))
+
+    def _segment(self, path: str, content: bytes | None, target: str | None) -> Row:
+        settings = self._settings
+        mask = None
+        if settings.output is not None:
+            mask = f"{settings.output.rstrip('/')}/{target or _whole_name(path)}"
+            if settings.resume and (size := self._done(mask, path, content)) is not None:
+                return Row(path, size, mask, skipped=True)
+        if content is None:
+            files, place = _place(path, settings.filesystem)
+            with files.open_input_file(place) as file:
+                content = file.readall()
+        result = self._segmenter(content)
+        png = result.encode_mask(pack=settings.pack)
+        if mask is not None:
+            _write_whole(*_place(mask, settings.output_filesystem), png)
+        return Row(path, (result.mask.shape[0], result.mask.shape[1]), png if mask is None else mask)
+
+    def _done(self, mask: str, path: str, content: bytes | None) -> tuple[int, int] | None:
+        """The size of a mask that need not be made again: `trtpost.resume.is_done`, on any file system."""
+        files, place = _place(mask, self._settings.output_filesystem)
+        there = files.get_file_info(place)
+        if not there.size or there.size < HEAD:
+            return None
+        with files.open_input_file(place) as file:
+            head, tail = file.read_at(HEAD, 0), file.read_at(len(END), there.size - len(END))
+        size = marked_size(head, tail, self._segmenter.fingerprint)
+        if size is None:
+            return None
+        if content is not None:
+            return size if size_in_header(io.BytesIO(content)) == size else None
+        files, place = _place(path, self._settings.filesystem)
+        photo = files.get_file_info(place)
+        if photo.mtime_ns and there.mtime_ns and photo.mtime_ns > there.mtime_ns:
+            return None
+        with files.open_input_file(place) as file:
+            found = size_in_header(io.BytesIO(file.read_at(PHOTO_HEAD, 0)))
+            found = found or size_in_header(io.BytesIO(file.readall()))
+        return size if found == size else None
+
+
+def _check_columns(dataset: Dataset) -> None:
+    names = dataset.columns() or []
+    if "path" not in names:
+        raise SpecError(
+            f"the dataset needs a column 'path' (files, or URIs), and has {', '.join(map(str, names)) or 'none'}: "
+            "make it with trtpost.ray.photos_in, or ray.data.read_binary_files(..., include_paths=True)"
+        )
+    if taken := [name for name in RESULTS if name in names]:
+        raise SpecError(f"the dataset has a column '{taken[0]}' already, which is one of the results: rename it")
+
+
+def _files(bundle: Bundle) -> dict[str, bytes]:
+    """A bundle's files by name; of a baked model that stands alone the one file."""
+    try:
+        if not bundle.path.is_dir():
+            return {MODEL: bundle.path.read_bytes()}
+        return {file.name: file.read_bytes() for file in bundle.path.iterdir()}
+    except OSError as error:
+        raise TrtpostError(f"{bundle.path} cannot be read: {reason(error)}") from None
+
+
+def _unpacked(files: dict[str, bytes], folder: Path) -> Path:
+    """The bundle that `_files` gave, written into a folder."""
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder if len(files) > 1 else folder / MODEL
+
+
+def _whole_name(path: str) -> str:
+    """A name below the output that no other photo has: its whole path."""
+    parts = PurePosixPath(path.partition("://")[2] or path).parts
+    return "/".join(part for part in parts if part not in ("/", "..", ".")) + MASK_ENDING
+
+
+def _targets(places: Sequence[str]) -> list[str]:
+    """`x/a.mask.png` for x/a.jpg; `x/a.jpg.mask.png` where x/a.png is there too."""
+    stems = Counter(str(PurePosixPath(place).with_suffix("")).casefold() for place in places)
+    names = []
+    for place in places:
+        stem = str(PurePosixPath(place).with_suffix(""))
+        names.append((stem if stems[stem.casefold()] == 1 else place) + MASK_ENDING)
+    return names
+
+
+def _place(path: str, filesystem: FileSystem | None) -> tuple[FileSystem, str]:
+    """The file system of a path or URI, and the path in it."""
+    scheme, separator, rest = path.partition("://")
+    if filesystem is not None:
+        return filesystem, rest if separator else path
+    if not separator:
+        return _filesystem("file", ""), str(Path(path).absolute())
+    return _filesystem(scheme, rest.partition("/")[0]), rest
+
+
+@lru_cache(maxsize=64)
+def _filesystem(scheme: str, host: str) -> FileSystem:
+    from pyarrow.fs import FileSystem
+
+    try:
+        return FileSystem.from_uri(f"{scheme}://{host}/")[0]
+    except _faults(ValueError) as error:
+        raise SpecError(f"{scheme}://{host} is no file system that pyarrow knows: {reason(error)}") from None
+
+
+def _write_whole(files: FileSystem, path: str, content: bytes) -> None:
+    """Write a file so that it is there whole or not at all."""
+    if files.type_name in WHOLE_WHEN_CLOSED:
+        with files.open_output_stream(path, compression=None) as stream:
+            stream.write(content)
+        return
+    folder, _, name = path.rpartition("/")
+    temporary = f"{folder}/.{name}.{secrets.token_hex(4)}"
+    try:
+        files.create_dir(folder, recursive=True)
+        with files.open_output_stream(temporary, compression=None) as stream:
+            stream.write(content)
+        files.move(temporary, path)
+    except BaseException:
+        with contextlib.suppress(*_faults()):
+            files.delete_file(temporary)
+        raise
+
+
+def _schema(**types: str) -> Any:
+    import pyarrow
+
+    return pyarrow.schema([(name, getattr(pyarrow, kind)()) for name, kind in types.items()])
+
+
+def _faults(*others: type[Exception]) -> tuple[type[Exception], ...]:
+    """What reading and writing by pyarrow raise, and others."""
+    import pyarrow
+
+    return (OSError, pyarrow.ArrowException, *others)
+
+
+def _ray() -> Any:
+    ray = require("ray", "ray", "segmenting archives")
+    require("ray.data", "ray", "segmenting archives")
+    return ray
