@@ -18,7 +18,7 @@ from PIL import Image
 
 from trtpost import ray as archive
 from trtpost.builder import build
-from trtpost.errors import BundleError, MissingPackageError, SpecError
+from trtpost.errors import BundleError, MissingPackageError, SpecError, TrtpostError
 from trtpost.ray import dataset_of, photos_in, row_of, segment_dataset, segment_files
 from trtpost.segment import Segmenter
 
@@ -75,7 +75,7 @@ def expected(bundle, photos):
             continue
         try:
             masks[str(path)] = segmenter(path).mask
-        except archive.TrtpostError:
+        except TrtpostError:
             masks[str(path)] = None
     assert (len(masks), list(map(id, masks.values())).count(id(None))) == (COUNT, BROKEN)
     return masks
@@ -288,6 +288,22 @@ def test_what_cannot_be_is_said_at_once(ray, bundle, tmp_path):
         segment_dataset(dataset, bundle, backend="tensorrt")
     with pytest.raises(BundleError, match="no such engine bundle"):
         segment_dataset(dataset, tmp_path / "none.trtpost")
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("127.0.0.1:1", "there is no Ray cluster at 127.0.0.1:1: Connection refused"),
+        ("ray://127.0.0.1:1", "there is no Ray cluster at ray://127.0.0.1:1: Connection refused"),
+        ("nonsense", "given as HOST:PORT, auto"),
+        ("host:port", "given as HOST:PORT, auto"),
+        ("127.0.0.1:70000", "there is no Ray cluster"),
+    ],
+)
+def test_no_cluster_is_said_at_once(ray, monkeypatch, address, why):
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    with pytest.raises(TrtpostError, match=why), archive.cluster(address):
+        pass
 
 
 def test_a_missing_ray_is_named(bundle, monkeypatch):

@@ -11,6 +11,7 @@ import io
 import logging
 import secrets
 import shutil
+import socket
 import tempfile
 import time
 from collections import Counter
@@ -246,6 +247,7 @@ def cluster(address: str) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
+    _check_address(address)
     temporary = None
     settings: dict[str, Any] = {"address": address}
     if address == "local":
@@ -263,6 +265,21 @@ def cluster(address: str) -> Iterator[None]:
         ray.shutdown()
         if temporary is not None:
             _remove(Path(temporary))
+
+
+def _check_address(address: str) -> None:
+    """Is there anybody at HOST:PORT? Ray would try for minutes."""
+    host, separator, port = address.rpartition("://")[2].rpartition(":")
+    if address in ("local", "auto"):
+        return
+    if not (separator and host and port.isdigit()):
+        raise SpecError(
+            f"a Ray cluster is given as HOST:PORT, auto (of this machine) or local (a new one), not {address}"
+        )
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+    except (OSError, OverflowError) as error:
+        raise TrtpostError(f"there is no Ray cluster at {address}: {reason(error)}") from None
 
 
 def _remove(folder: Path) -> None:
