@@ -30,12 +30,18 @@ from trtpost.timing import Timing, summarize
 
 @dataclass(frozen=True)
 class Row:
-    """One system: the median of each stage, or why there is none; share of pixels with the class that ours gives."""
+    """One system: the median of each stage, or why there is none.
+
+    Attributes:
+        agreement: share of pixels with the class that ours gives.
+        bytes: of the mask's file.
+    """
 
     name: str
     timing: Timing | None = None
     missing: str = ""
     agreement: float | None = None
+    bytes: int = 0
 
     @property
     def aside(self) -> float:
@@ -184,6 +190,7 @@ def _sheet(
             one.name,
             summarize(timings[one.name]).median,
             agreement=float((masks[one.name] == masks[OURS]).mean()) if OURS in masks else None,
+            bytes=targets[one.name].stat().st_size,
         )
         if one.name in runs
         else Row(one.name, missing=one.missing)

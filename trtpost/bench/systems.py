@@ -62,6 +62,7 @@ def systems(bundle: Bundle, source: Path | None, threads: int) -> list[System]:
         _system(OPENCV, lambda: _opencv(network, pre, axis, threads)),
         _system("ONNX Runtime, Pillow, PyTorch", lambda: _torch(network, pre, axis, threads)),
         _ours(OURS, bundle, threads, "onnxruntime"),
+        _ours(f"{OURS}, --pack", bundle, threads, "onnxruntime", pack=True),
         _ours(f"{OURS}, --fast-decode", bundle, threads, "onnxruntime", fast_decode=True),
         _ours("trtpost on TensorRT", bundle, threads, "tensorrt"),
     ]
@@ -74,7 +75,9 @@ def _system(name: str, start: Callable[[], Run]) -> System:
         return System(name, missing=str(error))
 
 
-def _ours(name: str, bundle: Bundle, threads: int, backend: str, *, fast_decode: bool = False) -> System:
+def _ours(
+    name: str, bundle: Bundle, threads: int, backend: str, *, fast_decode: bool = False, pack: bool = False
+) -> System:
     if backend == "tensorrt" and this_machine().driver is None:
         return System(name, missing="there is no NVIDIA GPU here")
     try:
@@ -86,7 +89,7 @@ def _ours(name: str, bundle: Bundle, threads: int, backend: str, *, fast_decode:
         watch = Stopwatch()
         result = segmenter(photo)
         with watch("encode"):
-            result.save_mask(target)
+            result.save_mask(target, pack=pack)
         return result.timing.with_stage("encode", watch.timing.encode)
 
     return System(name, run, close=segmenter.close)

@@ -191,9 +191,11 @@ def _sheet_grid(sheet: pipeline.Sheet) -> Grid:
                 _aside(row),
                 f"{ratio:.2f}" if ratio is not None else "",
                 f"{row.agreement:.2%}" if row.agreement is not None else "",
+                f"{row.bytes / 1000:.1f}",
             )
         )
-    columns = ("", *(STAGE_NAMES[stage] for stage in stages), "total", "network aside", "x ours", "pixels as ours")
+    stage_names = (STAGE_NAMES[stage] for stage in stages)
+    columns = ("", *stage_names, "total", "network aside", "x ours", "pixels as ours", "mask kB")
     title = f"{sheet.photo}: {_by(sheet.size)}, {sheet.bytes / 1e6:.2f} MB"
     return Grid(title, columns, tuple(rows), (*notes, *_ratios(sheet)))
 
