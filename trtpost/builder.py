@@ -34,11 +34,12 @@ from trtpost.graph.bake import bake, inlined, with_input_size
 from trtpost.graph.locate import Located, input_of, locate
 from trtpost.graph.model import external_files, load_model, metadata, normalized, understood
 from trtpost.graph.reduce import network_inputs, reduced, spoilt_weights
+from trtpost.graph.sizes import refuse_size
 from trtpost.image import class_name
 from trtpost.options import MIN_AGREEMENT, ONLY_NATIVE, BuildOptions, options_from, region_for
 from trtpost.packages import installed_version
 from trtpost.progress import Progress
-from trtpost.spec import Post, Pre, parse_normalization
+from trtpost.spec import Ending, Post, Pre, parse_normalization
 
 UNKNOWN_CLASSES = 1 << 16
 """Assumed of labels whose number the graph does not tell: the mask is then int32, which holds any of them."""
@@ -162,7 +163,7 @@ def decide(source: Path, kind: str, options: BuildOptions, progress: Progress) -
         step.result = describe_located(located)
     with understood(source):
         pre, origin = _pre(located, metadata(loaded), options)
-        classes = _classes(located, metadata(loaded), options)
+        classes = _classes(located, _names(loaded, options), options)
         return Decided(loaded, located, pre, _post(located, len(classes), options), origin, classes)
 
 
@@ -176,9 +177,11 @@ def _baked(
         if options.post != "native" and post.head == "labels":
             raise SpecError(ONLY_NATIVE)
         baked = bake(decided.model, located, pre, post)
-        step.result = describe_spec(pre, post, origin)
+        step.result = describe_spec(pre, post, origin, located.background)
     for warning in doubts(located, pre, origin):
         progress.warn(warning)
+    if options.head is None and located.is_choice and not _has_background(_names(decided.model, options)):
+        progress.warn(describe_choice(located))
     for name in spoilt_weights(baked)[:1]:
         progress.warn(f"weight '{name}' holds NaN or infinities, so the mask is likely to be wrong everywhere")
     return (
@@ -232,14 +235,28 @@ def doubts(located: Located, pre: Pre, origin: str) -> list[str]:
     return found
 
 
+def describe_choice(located: Located) -> str:
+    """What may be wrong where `located.is_choice`, with the flag that settles it."""
+    return (
+        f"each of the {located.classes} classes has a Sigmoid of its own, and the largest wins, however small it is; "
+        "if none of them is the background, say --head multilabel, and where none exceeds --threshold is background; "
+        "else say --head argmax"
+    )
+
+
 def describe_located(located: Located) -> str:
     """One line on where input and logits are."""
     size = "x".join(map(str, located.input_size))
+    unit = "probability" if located.probability else "logit"
     what = {
         "argmax": f"logits of {located.classes} classes",
-        "threshold": "one channel, " + ("probability" if located.probability else "logit"),
+        "threshold": f"one channel, {unit}",
         "labels": "class ids already",
     }[located.head]
+    if located.background is not None:
+        what = f"a {unit} for each of {located.classes - 1} classes, and none for the background"
+    if located.is_flat and all(isinstance(side, int) for side in located.shape[1:]):
+        what += f", flattened from {'x'.join(map(str, located.shape[1:]))}"
     before = f", taken before its {' and '.join(reversed(located.dropped))}" if located.dropped else ""
     return (
         f"input '{located.input}' {located.input_dtype} {located.input_layout} {size}; "
@@ -247,11 +264,13 @@ def describe_located(located: Located) -> str:
     )
 
 
-def describe_spec(pre: Pre, post: Post, origin: str) -> str:
-    """One line on what was baked."""
+def describe_spec(pre: Pre, post: Post, origin: str, background: float | None = None) -> str:
+    """One line on what was baked; `background` as in `Located`."""
     size = "x".join(map(str, post.size)) if isinstance(post.size, tuple) else post.size
     normalization = "raw pixels" if pre.is_identity else f"(pixel - {_terse(pre.mean)}) / {_terse(pre.std)}"
     head = f"threshold > {post.threshold:g}" if post.head == "threshold" else post.head
+    if background is not None:
+        head = f"the largest that is > {background:g}, else background"
     steps = f"{head}, {post.resize} resize as in '{post.match}', size {size}"
     fit = ", letterboxed" if pre.fit == "letterbox" else ""
     return f"{pre.channels} {normalization} ({origin}){fit}; {steps}"
@@ -326,22 +345,49 @@ def _load(source: Path, kind: str, options: BuildOptions) -> tuple[onnx.ModelPro
         if "passport" in metadata(model):
             raise ModelError(f"{source} is baked already: give `trtpost infer --engine {source}` or the source model")
         return model, f"{source.name}: ONNX already, {len(model.graph.node)} nodes"
-    converted = convert(source, signature=options.signature, input_size=options.input_size)
+    try:
+        converted = convert(source, signature=options.signature, input_size=options.input_size)
+    except ModelError as error:
+        raise _fault_of_size(source, kind, options) or error from None
     model = normalized(converted, str(source))
     return model, f"{source.name}: {kind} to ONNX, {len(model.graph.node)} nodes"
+
+
+def _fault_of_size(source: Path, kind: str, options: BuildOptions) -> ModelError | None:
+    """Why a model that TensorFlow does not take at --input-size cannot be had at it, where that is the reason."""
+    if options.input_size is None or kind != "keras":
+        return None
+    try:
+        model = normalized(convert(source), str(source))
+        name, layout = input_of(model)
+    except ModelError:
+        return None
+    try:
+        refuse_size(model, name, layout, options.input_size)
+    except ModelError as error:
+        return error
+    return None
 
 
 def _locate(model: onnx.ModelProto, source: Path, options: BuildOptions) -> tuple[onnx.ModelProto, Located]:
     if options.input_size is not None:
         name, layout = input_of(model)
+        refuse_size(model, name, layout, options.input_size)
         model = with_input_size(model, name, layout, options.input_size)
-    located = locate(
-        model,
-        logits=options.logits,
-        layout=options.layout,
-        head=options.head,
-        before_argmax=options.resize == "bilinear",
-    )
+
+    def found(head: Ending | None) -> Located:
+        return locate(
+            model,
+            logits=options.logits,
+            layout=options.layout,
+            head=head,
+            threshold=options.threshold,
+            before_argmax=options.resize == "bilinear",
+        )
+
+    located = found(options.head)
+    if options.head is None and located.is_choice and len(_names(model, options)) == located.classes + 1:
+        located = found("multilabel")  # the names begin with a background that the network has no channel for
     if not all(located.input_size):
         raise ModelError(
             f"{source}: the height and width of input '{located.input}' are dynamic: "
@@ -374,26 +420,44 @@ def _pre(located: Located, known: dict[str, str], options: BuildOptions) -> tupl
     return Pre(*located.input_size, mean=mean, std=std, channels=channels, fit=options.fit), origin
 
 
-def _classes(located: Located, known: dict[str, str], options: BuildOptions) -> tuple[str, ...]:
-    """A name for each class: given, from the model's metadata, or numbered."""
-    names = options.labels or tuple(json.loads(known.get("labels", "[]")))
-    if located.head == "threshold" and len(names) == 1:
-        names = ("background", *names)
+def _names(model: onnx.ModelProto, options: BuildOptions) -> tuple[str, ...]:
+    """Of the classes: given, or in the model's metadata; empty where there are none."""
+    return options.labels or tuple(json.loads(metadata(model).get("labels", "[]")))
+
+
+def _has_background(names: tuple[str, ...]) -> bool:
+    return any(name.strip("_ ").casefold() in ("background", "bg", "unlabeled", "void", "other") for name in names)
+
+
+def _classes(located: Located, names: tuple[str, ...], options: BuildOptions) -> tuple[str, ...]:
+    """A name for each class: as given, or numbered."""
+    has_background = located.head == "threshold" or located.background is not None
     count = located.classes or len(names) or UNKNOWN_CLASSES
+    if has_background and len(names) == count - 1:
+        names = ("background", *names)
     if options.labels and len(names) != count:
-        raise SpecError(f"the network has {count} classes, but {len(names)} class names were given (--labels)")
-    if located.head == "threshold" and not names:
+        hint = ""
+        if located.head == "argmax" and located.background is None and len(names) == count + 1:
+            hint = "; if the first is the background, and the network has no channel for it, say --head multilabel"
+        raise SpecError(f"the network has {count} classes, but {len(names)} class names were given (--labels){hint}")
+    if len(names) == count:
+        return names
+    if located.head == "threshold":
         return ("background", "foreground")
-    return tuple(names) if len(names) == count else tuple(class_name(index) for index in range(count))
+    numbered = tuple(class_name(index) for index in range(count))
+    return ("background", *numbered[1:]) if has_background else numbered
 
 
 def _post(located: Located, classes: int, options: BuildOptions) -> Post:
     threshold = options.threshold
-    if threshold is not None and located.head != "threshold":
-        raise SpecError(f"--threshold is for networks of one channel; this one has head '{located.head}'")
+    if threshold is not None and located.head != "threshold" and located.background is None:
+        raise SpecError(
+            "--threshold is for networks of one channel, or of classes without a background (--head multilabel); this "
+            f"one has head '{located.head}'"
+        )
     if threshold is not None and located.probability and not 0 <= threshold < 1:
         raise SpecError(f"--threshold {threshold:g} makes no sense for a probability: choose one from 0 to 1")
-    if threshold is None:
+    if threshold is None or located.head != "threshold":
         threshold = 0.5 if located.probability or located.head != "threshold" else 0.0
     return Post(
         head=located.head,

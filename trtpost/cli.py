@@ -137,9 +137,12 @@ def build(
     ] = "runtime",
     logits: Annotated[str | None, typer.Option(help="tensor to take [found by itself]")] = None,
     layout: Annotated[str | None, typer.Option(help="of the logits: NHWC or NCHW [found by itself]")] = None,
-    head: Annotated[str | None, typer.Option(help="argmax, threshold or labels [found by itself]")] = None,
+    head: Annotated[
+        str | None,
+        typer.Option(help="argmax, threshold, labels, or multilabel (each class by itself) [found by itself]"),
+    ] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="for one channel [0.5 for a probability, 0 for a logit]")
+        float | None, typer.Option(help="for one channel, or multilabel [0.5 for a probability, 0 for a logit]")
     ] = None,
     input_size: Annotated[str | None, typer.Option(help="HxW, for a network whose own is dynamic")] = None,
     max_batch: Annotated[int, typer.Option(help="images in one call, where the network allows several")] = 8,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import get_args
 
 from trtpost.backends.tensorrt import flavour as flavours
 from trtpost.backends.tensorrt.settings import Settings
@@ -14,9 +15,9 @@ from trtpost.graph.reduce import Precision
 from trtpost.spec import (
     MAX_SIDE,
     Channels,
+    Ending,
     Extent,
     Fit,
-    Head,
     Layout,
     Match,
     Post,
@@ -44,7 +45,7 @@ class BuildOptions:
         fit: `stretch` the photo to the network's size, or `letterbox` it.
         labels: class names; empty takes the model's own metadata.
         logits, layout, head: override what `locate` finds.
-        threshold: for one channel; None: 0.5 for a probability, 0 for a logit.
+        threshold: for one channel, or each of `multilabel`; None: 0.5 for a probability, 0 for a logit.
         resize, match, size: as in `Post`.
         input_size: (height, width) of a network whose own is dynamic.
         max_batch: images in one call, where the network's batch is dynamic.
@@ -66,7 +67,7 @@ class BuildOptions:
     labels: tuple[str, ...] = ()
     logits: str | None = None
     layout: Layout | None = None
-    head: Head | None = None
+    head: Ending | None = None
     threshold: float | None = None
     resize: Resize = "nearest"
     match: Match = "tf"
@@ -120,8 +121,10 @@ class BuildOptions:
             raise SpecError(f"max size must have sides from 1 to {MAX_SIDE}, not {self.max_size}")
         # refuse what has no meaning before TensorFlow has worked for a minute
         Pre(1, 1, channels=self.channels or "rgb", fit=self.fit)
+        if self.head not in (None, *get_args(Ending)):
+            raise SpecError(f"head must be one of {', '.join(get_args(Ending))}, not '{self.head}'")
         Post(
-            head=self.head or "argmax",
+            head="argmax" if self.head is None or self.head == "multilabel" else self.head,
             layout=self.layout or "NCHW",
             resize=self.resize,
             match=self.match,

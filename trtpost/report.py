@@ -11,7 +11,14 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from trtpost.builder import PLACES, describe_located, describe_precision, describe_precisions, describe_spec
+from trtpost.builder import (
+    PLACES,
+    describe_choice,
+    describe_located,
+    describe_precision,
+    describe_precisions,
+    describe_spec,
+)
 from trtpost.bundle import Bundle, Verification
 from trtpost.doctor import Finding
 from trtpost.graph.locate import Located
@@ -101,7 +108,7 @@ def bundle_facts(bundle: Bundle) -> list[tuple[str, str]]:
         ("bundle", str(bundle.path)),
         ("source", f"{passport.source} (SHA-256 {passport.source_sha256[:12]})"),
         ("located", describe_located(passport.located)),
-        ("baked", describe_spec(passport.pre, passport.post, passport.normalization)),
+        ("baked", describe_spec(passport.pre, passport.post, passport.normalization, passport.located.background)),
         ("classes", f"{len(passport.classes)}: {_shortened(passport.classes)}"),
         (
             "batch",
@@ -227,6 +234,8 @@ def model_facts(path: Path, model: onnx.ModelProto, located: Located | str | Non
             facts.append(("node", f"{DOMAIN}::{NODE} ({', '.join(node.input)}), {attributes}"))
     if located is not None:
         facts.append(("located", located if isinstance(located, str) else describe_located(located)))
+        if not isinstance(located, str) and located.is_choice:
+            facts.append(("", describe_choice(located)))
     return facts
 
 

@@ -16,6 +16,9 @@ from trtpost.errors import SpecError
 Layout = Literal["NHWC", "NCHW"]
 Channels = Literal["rgb", "bgr", "gray"]
 Head = Literal["argmax", "threshold", "labels"]
+Ending = Literal["argmax", "threshold", "labels", "multilabel"]
+"""What a network may end in. Of `multilabel`, a score for each class by itself and none for the background, a constant
+background in front makes `argmax`."""
 Resize = Literal["nearest", "bilinear"]
 Match = Literal["tf", "tf1", "torch", "opencv", "pil", "align_corners"]
 Fit = Literal["stretch", "letterbox"]

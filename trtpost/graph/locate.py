@@ -11,9 +11,10 @@ import onnx_graphsurgeon as gs
 
 from trtpost.errors import ModelError
 from trtpost.graph import head as heads
+from trtpost.graph.flat import Unfolded, unfolded
 from trtpost.graph.layout import channel_axis, input_layout, layout_or_ask
-from trtpost.graph.tensors import constant_values, dims, dtype_name, is_constant, is_whole, listing, number
-from trtpost.spec import Head, Layout
+from trtpost.graph.tensors import constant_values, dims, dtype_name, is_constant, listing, number
+from trtpost.spec import Ending, Head, Layout
 
 _IMAGE_DTYPES = ("float16", "float32", "uint8")
 
@@ -32,11 +33,14 @@ class Located:
         output: the network's output that was chosen.
         logits: the tensor that the post-processing takes: `output`, or one before it.
         layout, head, classes: as in `Post`; `classes` of labels is 0 where the graph does not tell.
-        shape: of `logits`; names for dynamic dimensions.
+        shape: of `logits`; names for dynamic dimensions. Where `is_flat`, the shape that they are meant to have.
         dtype: of `logits`.
-        probability: one channel that has been through a Sigmoid.
+        probability: `logits` have been through a Sigmoid (or are classes of a Softmax) and shall exceed a threshold.
         dropped: operators between `logits` and `output` that the post-processing makes needless.
         others: outputs that were not chosen.
+        is_flat: `logits` have fewer axes than `shape`, in the same order.
+        background: the value that one of the classes must exceed, else the pixel is class 0, which counts among
+            `classes`, but has no channel in `shape` (`multilabel`); None: the largest wins, whatever it is.
     """
 
     input: str
@@ -56,6 +60,14 @@ class Located:
     probability: bool
     dropped: tuple[str, ...]
     others: tuple[str, ...] = ()
+    is_flat: bool = False
+    background: float | None = None
+
+    @property
+    def is_choice(self) -> bool:
+        """True where the classes have Sigmoids of their own, so that ArgMax may or may not be meant."""
+        behind_sigmoid = "Sigmoid" in self.dropped and "ArgMax" not in self.dropped
+        return self.head == "argmax" and self.background is None and behind_sigmoid
 
     @property
     def logits_size(self) -> tuple[int, int]:
@@ -72,7 +84,8 @@ def locate(
     *,
     logits: str | None = None,
     layout: Layout | None = None,
-    head: Head | None = None,
+    head: Ending | None = None,
+    threshold: float | None = None,
     before_argmax: bool = False,
 ) -> Located:
     """Find input and logits.
@@ -81,7 +94,8 @@ def locate(
         model: as `load_model` returns it.
         logits: name of the tensor to take instead of searching the outputs; nothing after or before it is skipped.
         layout: of the logits, where the graph does not tell or tells wrong.
-        head: `argmax`, `threshold` or `labels` instead of what type and channels say.
+        head: `argmax`, `threshold`, `labels` or `multilabel` instead of what type and channels say.
+        threshold: of `multilabel`, in the unit of the network's output; None: 0.5 for probabilities, 0 for logits.
         before_argmax: of a model that ends in ArgMax take the logits before it, which can be interpolated.
 
     Raises:
@@ -103,37 +117,56 @@ def locate(
     if logits is not None:
         output = tensor = _tensor(graph, logits)
     else:
-        output = tensor = heads.segmentation_output(graph)
-        before = heads.logits_before_argmax(output) if before_argmax else None
+        output = tensor = heads.segmentation_output(graph, size)
+        before = heads.logits_before_argmax(output, size) if before_argmax or head == "multilabel" else None
         if before is not None:
             (tensor, axis_layout), dropped = before, ("ArgMax",)
-            tensor, more = heads.before_needless(tensor, layout, size)
+            more: tuple[str, ...] = ()
+            if head != "multilabel":
+                tensor, more = heads.before_needless(tensor, layout, size)
             layout = layout or (axis_layout if not more else None)
             dropped += more
-        elif (head or _head(tensor, layout, size)) == "labels":
-            tensor, dropped = heads.before_retyping(tensor)
-        elif head != "threshold":
-            tensor, dropped = heads.before_needless(tensor, layout, size)
-    found_head = head or _head(tensor, layout, size)
-    found_layout, classes = _channels(tensor, found_head, layout, size)
+        elif head in ("threshold", "multilabel"):
+            tensor, dropped = heads.before_quantization(tensor)
+        else:
+            found = head or _head(tensor, layout, size)
+            if found == "labels":
+                tensor, dropped = heads.before_retyping(tensor)
+            elif found == "threshold":
+                tensor, dropped = heads.before_quantization(tensor)
+            else:
+                tensor, dropped = heads.before_needless(tensor, layout, size)
+    view = _unfolded(tensor, head, layout, size, guess=logits is not None)
+    tensor_shape = view.shape if view is not None else dims(tensor)
+    found_head = _head(tensor, layout, size) if head is None else "argmax" if head == "multilabel" else head
+    found_layout, classes = _channels(tensor, tensor_shape, found_head, view.layout if view else layout, size)
+    background = None
+    probability = found_head == "threshold" and heads.is_probability(tensor)
+    if head == "multilabel" and classes == 1:
+        found_head, classes, probability = "threshold", 2, heads.is_probability(tensor)
+    elif head == "multilabel":
+        probability, classes = heads.is_probability(tensor), classes + 1
+        background = threshold if threshold is not None else 0.5 if probability else 0.0
     return Located(
         input=source.name,
         input_layout=source_layout,
         input_dtype=dtype_name(source),
         input_size=size,
         input_channels=number(channels),
-        batch=number(shape[0]) or (1 if len(dims(tensor)) == 2 else number(dims(tensor)[0])),
+        batch=number(shape[0]) or (1 if len(tensor_shape) == 2 else number(tensor_shape[0])),
         expects=_expected_range(source),
         output=output.name,
         logits=tensor.name,
         layout=found_layout,
         head=found_head,
         classes=classes,
-        shape=dims(tensor),
+        shape=tensor_shape,
         dtype=dtype_name(tensor),
-        probability=found_head == "threshold" and heads.is_probability(tensor),
+        probability=probability,
         dropped=dropped,
         others=tuple(value.name for value in graph.outputs if value.name != output.name),
+        is_flat=view is not None,
+        background=background,
     )
 
 
@@ -191,24 +224,34 @@ def _expected_range(source: gs.Variable) -> str:
     return "pixels" if abs(255 * gain) <= 20 or abs(centre) > 2 else "unit"
 
 
+def _unfolded(
+    tensor: gs.Variable, head: Ending | None, layout: Layout | None, input_size: tuple[int, int], *, guess: bool
+) -> Unfolded | None:
+    labels = head == "labels" or (head is None and heads.are_labels(tensor))
+    return unfolded(tensor, input_size, labels=labels, layout=layout, guess=guess)
+
+
 def _head(tensor: gs.Variable, layout: Layout | None, input_size: tuple[int, int]) -> Head:
     shape = dims(tensor)
-    if heads.argmax_before(tensor) is not None or (is_whole(tensor) and (len(shape) < 4 or 1 in (shape[1], shape[3]))):
+    if heads.are_labels(tensor) and (len(shape) < 4 or 1 in (shape[1], shape[3]) or heads.argmax_before(tensor)):
         return "labels"
-    if len(shape) != 4:
-        return "argmax"
-    return "threshold" if shape[channel_axis(layout_or_ask(tensor, layout, input_size))] == 1 else "argmax"
+    if len(shape) == 4:
+        channels = shape[channel_axis(layout_or_ask(tensor, layout, input_size))]
+    else:
+        view = unfolded(tensor, input_size, layout=layout, guess=True)
+        channels = view.classes if view is not None else 0
+    return "threshold" if channels == 1 else "argmax"
 
 
 def _channels(
-    tensor: gs.Variable, head: Head, layout: Layout | None, input_size: tuple[int, int]
+    tensor: gs.Variable, shape: tuple[int | str, ...], head: Head, layout: Layout | None, input_size: tuple[int, int]
 ) -> tuple[Layout, int]:
-    """Layout and number of classes, where shape and head fit together.
+    """Layout and number of classes, where the shape that a tensor has or is meant to have and the head fit together.
 
     Raises:
         ModelError: they do not.
     """
-    shape, shown = dims(tensor), f"tensor '{tensor.name}' {list(dims(tensor))}"
+    shown = f"tensor '{tensor.name}' {list(dims(tensor))}"
     if head == "labels":
         if len(shape) not in (2, 3, 4) or (len(shape) == 4 and 1 not in (shape[1], shape[3])):
             raise ModelError(f"{shown} cannot be labels: they have a row and a column axis, and no classes")
@@ -216,9 +259,9 @@ def _channels(
     if len(shape) != 4:
         raise ModelError(
             f"{shown} has {len(shape)} dimensions: logits need four (batch, height, width and classes, in either "
-            "layout); name another tensor with --logits"
+            "layout), or must be flattened from them; name another tensor with --logits"
         )
-    found = layout_or_ask(tensor, layout, input_size)
+    found = layout or layout_or_ask(tensor, layout, input_size)
     channels = shape[channel_axis(found)]
     if not isinstance(channels, int):
         raise ModelError(f"the number of classes of {shown} is not fixed in the model")
@@ -229,7 +272,7 @@ def _channels(
 
 def _tensor(graph: gs.Graph, name: str) -> gs.Variable:
     tensors = {key: value for key, value in graph.tensors().items() if isinstance(value, gs.Variable) and value.inputs}
-    tensor = tensors.get(name) or tensors.get(name + ":0")
+    tensor = tensors.get(name) or tensors.get(name + ":0") or tensors.get(name.removesuffix(":0"))
     if tensor is None:
         close = difflib.get_close_matches(name, tensors, 3) or [value.name for value in graph.outputs]
         raise ModelError(
