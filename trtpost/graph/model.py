@@ -11,8 +11,10 @@ from google.protobuf.message import DecodeError
 
 from trtpost.errors import ModelError, TrtpostError, reason
 from trtpost.files import existing_file, write_whole
-from trtpost.graph.nodes import attributes_of, graphs_of
+from trtpost.graph.integers import with_known_integers
+from trtpost.graph.nodes import attributes_of, graphs_of, name_apart
 from trtpost.graph.opsets import raised
+from trtpost.graph.training import check_trained
 
 MIN_OPSET = 13
 """Older models are raised to this: before it, Softmax flattens and Squeeze takes its axes as an attribute."""
@@ -39,7 +41,7 @@ def load_model(path: Path) -> onnx.ModelProto:
     existing_file(path, "ONNX model", ModelError)
     _check_external_files(path)
     try:
-        model = onnx.load(path)
+        model = onnx.load(path, format="protobuf")  # whatever it is called
     except DecodeError:
         raise ModelError(f"{path} is not an ONNX model: it does not parse as one") from None
     except PermissionError as error:
@@ -56,10 +58,11 @@ def normalized(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
 
     Its shapes are inferred, its opset is at least `MIN_OPSET`, its IR version from `FUNCTION_IR_VERSION` to
     `MAX_IR_VERSION`, and no initializers are among its inputs: they are constants here, also where a caller might
-    replace them.
+    replace them. An int8 image has become uint8, and nearest resizes of wide integers are done in int32.
 
     Raises:
-        ModelError: the model is not valid, or newer than the libraries that are installed; `name` says which.
+        ModelError: the model is not valid, newer than the libraries that are installed, or still being trained; `name`
+            says which.
     """
     opset, newest = opset_of(model), onnx.defs.onnx_opset_version()
     if opset > newest:
@@ -87,7 +90,9 @@ def normalized(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
         # before the check, which wants outputs to state the shapes that some exporters leave out
         copy = onnx.shape_inference.infer_shapes(copy, data_prop=True)
         onnx.checker.check_model(copy)
-        return copy
+        check_trained(copy, name)
+        name_apart(copy)
+        return with_known_integers(copy)
 
 
 def _check_types(model: onnx.ModelProto, name: str) -> None:
@@ -180,7 +185,8 @@ def serialized(model: onnx.ModelProto) -> bytes:
     size = model.ByteSize()
     if size > LARGEST:
         raise ModelError(f"the ONNX graph has {size / 1e9:.1f} GB, and one file can have {LARGEST / 1e9:.1f} GB")
-    return model.SerializeToString()
+    content: bytes = model.SerializeToString()
+    return content
 
 
 def opset_of(model: onnx.ModelProto) -> int:

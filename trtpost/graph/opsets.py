@@ -20,7 +20,6 @@ import onnx.version_converter
 from trtpost.errors import ModelError
 from trtpost.graph.nodes import attributes_of, constants_of
 
-
 LAST_WITHOUT_CENTRES = 10
 """The last opset whose resizing has no coordinate modes."""
 
@@ -112,7 +111,7 @@ def _rounding(node: onnx.NodeProto, scales: Iterable[float] | None) -> str:
     factors = [1.0, *(scales if scales is not None else ())]
     if min(factors) < 1 < max(factors):
         raise ModelError(
-            f"{node.op_type} '{node.output[0]}' makes one axis smaller and another larger, and no later operator rounds "
-            "as this one does: export the model with opset 11 or later"
+            f"{node.op_type} '{node.output[0]}' makes one axis smaller and another larger, and no later operator "
+            "rounds as this one does: export the model with opset 11 or later"
         )
     return "ceil" if min(factors) < 1 else "floor"
