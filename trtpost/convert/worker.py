@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from trtpost.convert import load
+from trtpost.convert import load, resize
+from trtpost.convert.graph_def import check_graph
 from trtpost.errors import ModelError, reason
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -25,15 +26,18 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # converting is graph rewri
 
 def main() -> None:
     """Answer one request."""
-    request = json.loads(sys.stdin.read())
+    print(json.dumps(answer(json.loads(sys.stdin.read()))))
+
+
+def answer(request: dict[str, Any]) -> dict[str, str]:
+    """Convert as the request says; empty, or under `error` a sentence for the user."""
     try:
         _convert(**request)
-        answer = {}
     except ModelError as error:
-        answer = {"error": str(error)}
+        return {"error": str(error)}
     except Exception as error:  # the libraries below raise anything, and the user is owed one sentence
-        answer = {"error": f"TensorFlow cannot read or convert it: {_cause(error)}"}
-    print(json.dumps(answer))
+        return {"error": f"TensorFlow cannot read or convert it: {_cause(error)}"}
+    return {}
 
 
 def _convert(
@@ -43,13 +47,13 @@ def _convert(
     if kind == "tflite":
         _tflite(path, result, opset)
     elif kind == "graph_def":
-        _graph_def(path, result, opset)
+        graph, placeholders, ends = load.frozen_graph(path, input_size)
+        friendly = {f"{name}:0": name for name in (*placeholders, *ends)}
+        _graph(graph, [f"{name}:0" for name in placeholders], [f"{name}:0" for name in ends], friendly, result, opset)
     else:
-        if path.name == "saved_model.pb":
-            path = path.parent
         # the model owns the variables, which the function refers to weakly: it must live until they are frozen
         owner, function, names = (
-            load.saved_model_function(path, signature)
+            load.saved_model_function(path, signature, input_size)
             if kind == "saved_model"
             else load.keras_function(path, input_size)
         )
@@ -64,7 +68,7 @@ def _tflite(path: Path, result: str, opset: int) -> None:
         str(path),
         opset=opset,
         output_path=result,
-        custom_op_handlers={"TFL_Convolution2DTransposeBias": (_transpose_conv_with_bias, [])},
+        custom_op_handlers={"TFL_Convolution2DTransposeBias": (_transpose_conv_with_bias, []), **resize.HANDLERS},
     )
 
 
@@ -79,38 +83,35 @@ def _cause(error: Exception) -> str:
 
 def _function(function: Any, names: list[str], result: str, opset: int) -> None:
     """Convert a concrete function; `names` are those of its outputs that people know, if there are any."""
-    import tf2onnx.convert
     from tf2onnx import tf_loader
 
-    captured = {id(tensor) for tensor in function.graph.internal_captures}
-    inputs = [tensor.name for tensor in function.inputs if id(tensor) not in captured]
-    outputs = [tensor.name for tensor in function.outputs]
-    frozen = tf_loader.from_function(function, inputs, outputs)
+    tensors = load.inputs_of(function)
+    shapeless = [tensor.name.split(":")[0] for tensor in tensors if tensor.shape.rank is None]
+    if shapeless:
+        raise ModelError(
+            f"the model does not say which shape its input '{shapeless[0]}' has: give its size with --input-size HxW"
+        )
+    inputs, outputs = [tensor.name for tensor in tensors], [tensor.name for tensor in function.outputs]
     friendly = {tensor: tensor.split(":")[0] for tensor in (*inputs, *outputs)}
     if len(names) == len(outputs):
         friendly |= dict(zip(outputs, names, strict=True))
+    _graph(tf_loader.from_function(function, inputs, outputs), inputs, outputs, friendly, result, opset)
+
+
+def _graph(
+    graph: Any, inputs: list[str], outputs: list[str], friendly: dict[str, str], result: str, opset: int
+) -> None:
+    """Convert a frozen graph between the tensors `inputs` and `outputs`; `friendly` renames tensors."""
+    import tf2onnx.convert
+
+    check_graph(graph)
     tf2onnx.convert.from_graph_def(
-        frozen,
+        graph,
         input_names=inputs,
         output_names=outputs,
         opset=opset,
         tensors_to_rename=friendly,
-        custom_op_handlers={"Bitcast": (_bitcast_for_the_sign, [])},
-        output_path=result,
-    )
-
-
-def _graph_def(path: Path, result: str, opset: int) -> None:
-    import tf2onnx.convert
-
-    graph, placeholders, ends = load.frozen_graph(path)
-    tf2onnx.convert.from_graph_def(
-        graph,
-        input_names=[f"{name}:0" for name in placeholders],
-        output_names=[f"{name}:0" for name in ends],
-        opset=opset,
-        tensors_to_rename={f"{name}:0": name for name in (*placeholders, *ends)},
-        custom_op_handlers={"Bitcast": (_bitcast_for_the_sign, [])},
+        custom_op_handlers={"Bitcast": (_bitcast_for_the_sign, []), **resize.HANDLERS},
         output_path=result,
     )
 
