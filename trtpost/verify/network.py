@@ -137,6 +137,14 @@ def _step(raw: _Raw) -> float:
     return raw.scale if raw.values.dtype.kind in "iu" else 0.0
 
 
+def _typed(tensor: NDArray[Any], dtype: Any) -> NDArray[Any]:
+    """The tensor as a framework takes it: quantised to int8, pixels are less by 128."""
+    if tensor.dtype == np.uint8 and dtype == np.int8:
+        return (tensor.astype(np.int16) - 128).astype(np.int8)
+    typed: NDArray[Any] = tensor.astype(dtype)
+    return typed
+
+
 def _plane(labels: NDArray[Any], located: Located) -> tuple[int, ...]:
     """Rows and columns of labels [N, h, w], [N, 1, h, w] or [N, h, w, 1]."""
     if all(located.logits_size):
@@ -179,9 +187,11 @@ def _onnx(source: Path, decided: Decided, inner: bool) -> tuple[str, Runner, Lay
     else:
         content = with_outputs(model, names).SerializeToString()
         session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    is_signed = any(one.name == located.input and one.type == "tensor(int8)" for one in session.get_inputs())
 
     def run(tensor: NDArray[Any]) -> tuple[_Raw, _Raw | None]:
         batch = np.repeat(tensor, max(located.batch, 1), axis=0)
+        batch = _typed(batch, np.int8) if is_signed else batch
         found = [_Raw(np.asarray(value)) for value in session.run(names, {located.input: batch})]
         return found[0], found[1] if len(found) > 1 else None
 
@@ -209,7 +219,7 @@ def _tflite(source: Path, decided: Decided, inner: bool) -> tuple[str, Runner, L
         raise ModelError(f"the logits that {source} takes its ArgMax of cannot be found in it")
 
     def run(tensor: NDArray[Any]) -> tuple[_Raw, _Raw | None]:
-        interpreter.set_tensor(into["index"], tensor.astype(into["dtype"]))
+        interpreter.set_tensor(into["index"], _typed(tensor, into["dtype"]))
         interpreter.invoke()
         logits = None if behind is None else _read(interpreter, behind)
         return (logits, None) if inner and logits is not None else (_read(interpreter, output), logits)
@@ -248,8 +258,7 @@ def _tensorflow(source: Path, kind: str, decided: Decided, signature: str | None
         names, keyword = [chosen], None
     else:
         if kind == "saved_model":
-            folder = source.parent if source.name == "saved_model.pb" else source
-            owner, function, names = load.saved_model_function(folder, signature)
+            owner, function, names = load.saved_model_function(source, signature)
         else:
             owner, function, names = load.keras_function(source, located.input_size)
         if len(names) != len(function.outputs):
