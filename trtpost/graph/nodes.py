@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,3 +37,16 @@ def graphs_of(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
         for node in graph.node:
             for attribute in node.attribute:
                 pending += [attribute.g] if attribute.HasField("g") else attribute.graphs
+
+
+def name_apart(model: onnx.ModelProto) -> None:
+    """Give nodes that share a name others: ONNX does not forbid it, but ONNX Runtime does beside functions."""
+    for graph in graphs_of(model):
+        taken = {node.name for node in graph.node}
+        seen = {""}
+        for node in graph.node:
+            if node.name in seen and node.name:
+                count = next(count for count in itertools.count(1) if f"{node.name}_{count}" not in taken)
+                node.name = f"{node.name}_{count}"
+                taken.add(node.name)
+            seen.add(node.name)
