@@ -86,38 +86,6 @@ def test_channel_order_and_normalisation_live_in_the_graph():
     assert run(weighted, **feeds).tolist() == [[[0, 0, 0]]]
 
 
-def test_more_than_256_classes_make_an_int32_mask():
-    model, _ = baked(nchw(300))
-    assert run(model, image=photo(), output_size=np.array(SIZE)).dtype == np.int32
-
-
-def test_a_dynamic_batch_stays_dynamic():
-    model, _ = baked(nchw(batch="N"))
-    images = photo(batch=5)
-    together = run(model, image=images, output_size=np.array(SIZE))
-    assert together.shape == (5, *SIZE)
-    for image, mask in zip(images, together, strict=True):
-        np.testing.assert_array_equal(run(model, image=image[None], output_size=np.array(SIZE))[0], mask)
-
-
-@pytest.mark.parametrize(
-    ("tail", "out"),
-    [
-        ("out = ArgMax <axis = 3, keepdims = 0> (logits)", "int64[1,8,12] out"),
-        ("out = ArgMax <axis = 3, keepdims = 1> (logits)", "int64[1,8,12,1] out"),
-        ("a = ArgMax <axis = 3, keepdims = 0> (logits)\n out = Cast <to = 6> (a)", "int32[1,8,12] out"),
-        (
-            "a = ArgMax <axis = 3, keepdims = 0> (logits)\n z = Constant <value_ints = [0]> ()\n out = Squeeze (a, z)",
-            "int64[8,12] out",
-        ),
-    ],
-)
-def test_labels_of_any_rank_and_type(tail, out):
-    expected = run(baked(nhwc())[0], image=photo(), output_size=np.array(SIZE))
-    labels = run(baked(nhwc(4, tail, out))[0], image=photo(), output_size=np.array(SIZE))
-    np.testing.assert_array_equal(labels, expected)
-
-
 def test_pixel_tables_for_conventions_in_float64():
     model, found = nchw(), locate(nchw())
     for match in ("opencv", "pil"):
