@@ -175,7 +175,8 @@ def test_a_name_that_says_what_a_plan_is(bundle):
     whole = json.loads(passport.to_name(4095))["trtpost"]
     assert whole["classes"] == list(passport.classes)
     assert whole["request"] == passport.request
-    long = replace(passport, classes=tuple(f"class\u00e4 {index}" for index in range(500)))
+    classes = tuple(f"class\u00e4 {index}" for index in range(500))
+    long = replace(passport, classes=classes, post=replace(passport.post, classes=500))
     name = long.to_name(4095)
     assert len(name.encode()) <= 4095
     short = json.loads(name)["trtpost"]

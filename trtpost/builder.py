@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os
 import shlex
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -61,8 +62,8 @@ BY_FLAG, ASSUMED, FROM_UNIT = "--normalize", "assumed", "the network goes on fro
 
 
 def build(
-    model: str | Path,
-    output: str | Path | None = None,
+    model: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
     options: BuildOptions | None = None,
     *,
     progress: Progress | None = None,
@@ -89,10 +90,16 @@ def build(
         options = options_from(settings)
     elif settings:
         raise SpecError("give options or single settings to build, not both")
+    if not isinstance(options, BuildOptions):
+        raise SpecError(
+            f"options must be BuildOptions, not a {type(options).__name__}: or give single settings by name"
+        )
     progress = progress or Progress()
-    source = Path(model)
+    if not isinstance(model, str | os.PathLike):
+        raise ModelError(f"a model is given by its path, not as a {type(model).__name__}: write it to a file first")
+    source = Path(os.fsdecode(model))
     kind = kind_of(source)
-    path = Path(output) if output is not None else Path(_stem(source) + SUFFIX)
+    path = Path(os.fsdecode(output)) if output is not None else Path(_stem(source) + SUFFIX)
     check_replaceable(path)
     flavour, _ = flavours.builder_here() if options.flavour == "auto" else (options.flavour, "")
     if flavour is not None:
@@ -348,14 +355,14 @@ def _load(source: Path, kind: str, options: BuildOptions) -> tuple[onnx.ModelPro
     try:
         converted = convert(source, signature=options.signature, input_size=options.input_size)
     except ModelError as error:
-        raise _fault_of_size(source, kind, options) or error from None
+        raise _fault_of_size(source, options) or error from None
     model = normalized(converted, str(source))
     return model, f"{source.name}: {kind} to ONNX, {len(model.graph.node)} nodes"
 
 
-def _fault_of_size(source: Path, kind: str, options: BuildOptions) -> ModelError | None:
+def _fault_of_size(source: Path, options: BuildOptions) -> ModelError | None:
     """Why a model that TensorFlow does not take at --input-size cannot be had at it, where that is the reason."""
-    if options.input_size is None or kind != "keras":
+    if options.input_size is None:
         return None
     try:
         model = normalized(convert(source), str(source))

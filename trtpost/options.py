@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import get_args
+from typing import SupportsIndex, get_args
 
 from trtpost.backends.tensorrt import flavour as flavours
 from trtpost.backends.tensorrt.settings import Settings
@@ -92,7 +94,14 @@ class BuildOptions:
         for name in ("calibration", "timing_cache"):
             if (given := getattr(self, name)) is not None:
                 object.__setattr__(self, name, Path(given))
-        object.__setattr__(self, "compute_capabilities", tuple(self.compute_capabilities))
+        for name in ("labels", "compute_capabilities"):
+            object.__setattr__(self, name, _texts(name, getattr(self, name)))
+        for name in ("size", "input_size", "max_size"):
+            if (given := getattr(self, name)) is not None and not isinstance(given, str):
+                object.__setattr__(self, name, _pair(name, given))
+        if not isinstance(self.max_batch, SupportsIndex):
+            raise SpecError(f"max batch must be a whole number, not {self.max_batch!r}")
+        object.__setattr__(self, "max_batch", operator.index(self.max_batch))  # numpy's numbers do not go into JSON
         flavours.check_settings(self.flavour, self.settings)
         if self.precision == "int8" and self.calibration is None:
             raise SpecError(
@@ -146,6 +155,20 @@ class BuildOptions:
     def settings(self) -> Settings:
         """What goes to TensorRT's builder."""
         return Settings(**{field.name: getattr(self, field.name) for field in fields(Settings)})
+
+
+def _texts(name: str, given: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(given, str) or not all(isinstance(one, str) for one in given):
+        raise SpecError(f"{name.replace('_', ' ')} must be a sequence of texts, not {given!r}")
+    return tuple(given)
+
+
+def _pair(name: str, given: Sequence[int]) -> tuple[int, int]:
+    try:
+        height, width = map(operator.index, given)
+    except (TypeError, ValueError):
+        raise SpecError(f"{name.replace('_', ' ')} must be (height, width), not {given!r}") from None
+    return height, width
 
 
 def options_from(settings: dict[str, object]) -> BuildOptions:

@@ -30,13 +30,14 @@ class OnnxRuntimeEngine:
     Args:
         bundle: what to run.
         threads: of ONNX Runtime and of the kernel; None: all cores.
+        model: the baked graph, where it has been read already.
 
     Raises:
         BackendError: ONNX Runtime refuses the graph.
         BundleError: the baked graph cannot be read.
     """
 
-    def __init__(self, bundle: Bundle, threads: int | None = None) -> None:
+    def __init__(self, bundle: Bundle, threads: int | None = None, model: onnx.ModelProto | None = None) -> None:
         import onnxruntime
 
         self.backend = "onnxruntime"
@@ -51,7 +52,7 @@ class OnnxRuntimeEngine:
             # its int8 kernels saturate where the processor has no VNNI, and masks must not depend on the processor
             options.add_session_config_entry("session.disable_quant_qdq", "1")
         try:
-            model = runnable(onnx.load(bundle.model))
+            model = runnable(onnx.load(bundle.model) if model is None else model)
             whole = is_inlined(model)
             network, mask = (model, None) if whole else split(model)
         except Exception as error:
@@ -80,14 +81,15 @@ class OnnxRuntimeEngine:
         if self._whole:
             with watch("network"):
                 return _run(self._network, "mask", {"image": pixels} | self._sizes(size))
+        mask = self._mask
         with self._buffer(len(pixels)) as buffer:
             with watch("network"):
                 logits = self._logits(pixels, buffer)
             with watch("argmax_resize"):
-                if self._mask is None:
+                if mask is None:
                     region = self._region(size)
                     return fused.argmax_resize(logits, size, self._post, region=region, threads=self._threads)
-                return _run(self._mask, "mask", {self._logits_name: logits} | self._sizes(size))
+                return _run(mask, "mask", {self._logits_name: logits} | self._sizes(size))
 
     def logits(self, pixels: NDArray[np.uint8]) -> NDArray[Any]:
         """The network alone: pixels as for `run` to logits in the layout of the spec."""
@@ -126,14 +128,14 @@ class OnnxRuntimeEngine:
                 self._free.append(buffer)
 
     def _logits(self, pixels: NDArray[np.uint8], buffer: NDArray[Any] | None) -> NDArray[Any]:
-        name = self._logits_name
-        if buffer is None:
-            return _run(self._network, name, {"image": pixels})
+        name, network = self._logits_name, self._network
+        if buffer is None or network is None:
+            return _run(network, name, {"image": pixels})
         try:
-            binding = self._network.io_binding()
+            binding = network.io_binding()
             binding.bind_cpu_input("image", pixels)
             binding.bind_output(name, "cpu", 0, buffer.dtype, buffer.shape, buffer.ctypes.data)
-            self._network.run_with_iobinding(binding)
+            network.run_with_iobinding(binding)
         except Exception as error:  # ONNX Runtime's errors have no common base
             raise BackendError(f"ONNX Runtime failed: {reason(error)}") from None
         return buffer
@@ -141,6 +143,8 @@ class OnnxRuntimeEngine:
 
 def _run(session: Any, output: str, values: dict[str, NDArray[Any]]) -> NDArray[Any]:
     """One output; of the values, those that are inputs: the graph has none for a size that is fixed."""
+    if session is None:
+        raise BackendError("the engine is closed")
     names = {value.name for value in session.get_inputs()}
     try:
         (result,) = session.run([output], {name: value for name, value in values.items() if name in names})
