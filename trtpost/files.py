@@ -20,7 +20,7 @@ def existing_file(path: Path, kind: str, error: type[TrtpostError]) -> Path:
     article = "an" if kind[0].lower() in "aeiou" else "a"
     try:
         if not path.exists():
-            raise error(f"no such {kind}: {path}")
+            raise error(f"no such {kind}: {path}{', a link to what is not there' if path.is_symlink() else ''}")
         if path.is_dir():
             raise error(f"{path} is a folder, not {article} {kind}: name files in it")
         if not path.is_file():

@@ -21,6 +21,7 @@ from trtpost.builder import (
 )
 from trtpost.bundle import Bundle, Verification
 from trtpost.doctor import Finding
+from trtpost.errors import one_line
 from trtpost.graph.locate import Located
 from trtpost.graph.model import DOMAIN, opset_of
 from trtpost.graph.postprocess import NODE
@@ -47,14 +48,19 @@ def timing_table(rows: Sequence[tuple[str, Timing | Summary]]) -> Group:
         table.add_column(name, justify="right")
     for name, timing in rows:
         if isinstance(timing, Summary):
-            table.add_row(escape(name), f"median of {timing.count}", *_milliseconds(timing.median, stages))
+            table.add_row(_shown(name), f"median of {timing.count}", *_milliseconds(timing.median, stages))
             table.add_row("", "p95", *_milliseconds(timing.p95, stages))
         else:
-            table.add_row(escape(name), *([""] if repeated else []), *_milliseconds(timing, stages))
-    notes = [f"copies of {escape(rows[0][0])}: {single[0].copies}"] if single[0].copies else []
+            table.add_row(_shown(name), *([""] if repeated else []), *_milliseconds(timing, stages))
+    notes = [f"copies of {_shown(rows[0][0])}: {single[0].copies}"] if single[0].copies else []
     if on_gpu and not single[0].argmax_resize:
         notes.append("ArgMax and resize are layers of the plan, counted under network: --profile tells them apart")
     return Group(table, *notes)
+
+
+def _shown(name: str) -> str:
+    """A file's name, which may hold anything, in a table's row."""
+    return escape(one_line(name))
 
 
 def _milliseconds(timing: Timing, stages: Sequence[str]) -> list[str]:
@@ -162,7 +168,7 @@ def verify_tables(report: Verified) -> Group:
     for name in columns + (["truth: replaced", "truth: bundle"] if total.truth else []):
         table.add_column(name, justify="right")
     for one in report.photos:
-        table.add_row(escape(one.photo.name), f"{one.size[0]}x{one.size[1]}", *_figures(one.figures))
+        table.add_row(_shown(one.photo.name), f"{one.size[0]}x{one.size[1]}", *_figures(one.figures))
     if len(report.photos) > 1:
         table.add_row("[bold]all[/]", "", *_figures(total))
     ious = [
