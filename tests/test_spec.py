@@ -15,7 +15,7 @@ from trtpost.spec import Post, Pre, parse_labels, parse_normalization, parse_pai
         ({"resize": "bilinear", "match": "pil"}, "antialiases"),
         ({"resize": "nearest", "match": "align_corners"}, "no nearest convention"),
         ({"match": "opencv", "size": "image"}, "float64 index tables"),
-        ({"size": (0, 5)}, "sides from 1"),
+        ({"size": (0, 5)}, "each side of size must be a whole number from 1 to"),
         ({"size": "big"}, "size must be"),
         ({"head": "threshold", "classes": 3}, "has 2 classes"),
         ({"threshold": float("nan")}, "finite"),
@@ -31,7 +31,7 @@ def test_post_refuses(fields, says):
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"height": 0, "width": 4}, "positive"),
+        ({"height": 0, "width": 4}, "input height must be a whole number from 1"),
         ({"height": 4, "width": 4, "std": (0.0,)}, "zero"),
         ({"height": 4, "width": 4, "mean": (1.0, 2.0)}, "one a channel"),
         ({"height": 4, "width": 4, "mean": (float("inf"),)}, "finite"),

@@ -151,7 +151,8 @@ def nearest_table(source: int, target: int, scale: Fraction, coordinates: str, r
     model = onnx.parser.parse_model(_index_text(coordinates, rounding))
     values = {"w": source, "W": target, "d": scale.numerator, "n": scale.denominator}
     feeds = {name: np.array(value, np.int64) for name, value in values.items()}
-    return np.asarray(onnx.reference.ReferenceEvaluator(model).run(None, feeds)[0], np.int64)
+    results: Any = onnx.reference.ReferenceEvaluator(model).run(None, feeds)
+    return np.asarray(results[0], np.int64)
 
 
 def _is_refused(node: onnx.NodeProto, types: dict[str, onnx.TypeProto.Tensor]) -> bool:
