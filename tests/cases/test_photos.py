@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import struct
 import subprocess
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 from conftest import in_threads, package
 from nets import nchw, save
+from pictures import HEIC, encoded, png, tiff
 from PIL import Image, ImageCms
 
 from trtpost import image as module
@@ -32,50 +32,10 @@ SCENE = np.asarray(
 ORIENTATION = 0x0112
 
 
-def encoded(picture: Image.Image | np.ndarray, kind: str = "PNG", **options: object) -> bytes:
-    stream = io.BytesIO()
-    (picture if isinstance(picture, Image.Image) else Image.fromarray(picture)).save(stream, kind, **options)
-    return stream.getvalue()
-
-
 def oriented(value: object) -> Image.Exif:
     exif = Image.Exif()
     exif[ORIENTATION] = value
     return exif
-
-
-def png(pixels: np.ndarray, colour: int, bits: int = 16, **chunks: bytes) -> bytes:
-    """A PNG of big-endian samples, written by hand: [H, W] or [H, W, channels]."""
-    height, width = pixels.shape[:2]
-    rows = b"".join(b"\0" + row.astype(f">u{bits // 8}").tobytes() for row in pixels)
-    parts = [
-        (b"IHDR", struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, 0)),
-        *((name.encode(), content) for name, content in chunks.items()),
-        (b"IDAT", zlib.compress(rows)),
-        (b"IEND", b""),
-    ]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in parts
-    )
-
-
-def tiff(samples: bytes, size: tuple[int, int], bits: int, *, photometric=1, sign=1, order="<", channels=1) -> bytes:
-    """An uncompressed TIFF of (H, W) whose samples are given as they lie in the file."""
-    fields = {256: size[1], 257: size[0], 259: 1, 262: photometric, 277: channels, 278: size[0], 279: len(samples)}
-    offset = 8 + 2 + 12 * (len(fields) + 3) + 4
-    fields |= {258: bits, 273: offset + 2 * channels, 339: sign}
-    directory = b"".join(
-        # of several channels the bits, which do not fit the field, lie behind the directory
-        struct.pack(f"{order}HHII", tag, 3, channels, offset)
-        if tag == 258 and channels > 2
-        else struct.pack(f"{order}HHIHH", tag, 3, 1, value, 0)
-        if tag != 279
-        else struct.pack(f"{order}HHII", tag, 4, 1, value)
-        for tag, value in sorted(fields.items())
-    )
-    header = (b"II" if order == "<" else b"MM") + struct.pack(f"{order}HI", 42, 8)
-    behind = struct.pack(f"{order}{channels}H", *[bits] * channels)
-    return header + struct.pack(f"{order}H", len(fields)) + directory + bytes(4) + behind + samples
 
 
 # --- the right way up -------------------------------------------------------------------------------------------------
@@ -153,18 +113,6 @@ def test_damaged_exif_is_no_damaged_photo(kind, exif):
 def test_tiffs_that_are_turned_in_no_known_way(value):
     """The same, where the decoder does the turning."""
     np.testing.assert_array_equal(read_photo(encoded(SCENE, "TIFF", exif=oriented(value))), SCENE)
-
-
-# a red field with a blue corner at its top left, stored on its side, by libheif and x265
-HEIC = base64.b64decode(
-    "AAAAHGZ0eXBoZWljAAAAAG1pZjFoZWljbWlhZgAAAaFtZXRhAAAAAAAAACFoZGxyAAAAAAAAAABwaWN0AAAAAAAAAAAAAAAAAAAAADRpbG9jAAAA"
-    "AERAAAIAAQAAAAABxQABAAAAAAAAADMAAgAAAAAB+AABAAAAAAAAACQAAAA4aWluZgAAAAAAAgAAABVpbmZlAgAAAAABAABodmMxAAAAABVpbmZl"
-    "AgAAAQACAABFeGlmAAAAAA5waXRtAAAAAAABAAAA4GlwcnAAAADAaXBjbwAAAHhodmNDAQNwAAAAkAAAAAAAHvAA/P34+AAADwNgAAEAGEABDAH/"
-    "/wNwAAADAJAAAAMAAAMAHroCQGEAAQArQgEBA3AAAAMAkAAAAwAAAwAeoDCBBZbqSSmubgIaDAgAAAMAyAAAAwAIQGIAAQAHRAHBcrAiQAAAABNj"
-    "b2xybmNseAABAA0ABoAAAAAUaXNwZQAAAAAAAABgAAAAQAAAABBwaXhpAAAAAAMICAgAAAAJaXJvdAMAAAAYaXBtYQAAAAAAAAABAAEFgQIDBIUA"
-    "AAAaaXJlZgAAAAAAAAAOY2RzYwACAAEAAQAAAF9tZGF0AAAALygBrxmA/UIkv/caxGrDtBmEDgYEZ59iHjszWVl20rPGWIf6HsdtrwgY62j68mVM"
-    "AAAABkV4aWYAAE1NACoAAAAIAAEBEgADAAAAAQAGAAAAAAAA"
-)
 
 
 def test_heic_comes_upright():
