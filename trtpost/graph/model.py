@@ -143,7 +143,7 @@ def external_files(path: Path) -> list[Path]:
 def _external_files(path: Path) -> set[Path]:
     """Files that the model names, whether they are there or not; folders of its own and no others."""
     with understood(path):
-        model = onnx.load(path, load_external_data=False)
+        model = onnx.load(path, format="protobuf", load_external_data=False)
         tensors = [one for graph in graphs_of(model) for one in graph.initializer]
         tensors += [node.t for graph in graphs_of(model) for one in graph.node for node in one.attribute]
         names = {entry.value for one in tensors for entry in one.external_data if entry.key == "location"}

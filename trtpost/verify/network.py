@@ -126,7 +126,7 @@ def with_background(scores: NDArray[np.float32], located: Located) -> NDArray[np
 def _scores(raw: _Raw, layout: Layout, located: Located) -> NDArray[np.float32]:
     """[h, w, C] of the first image; of an output without four dimensions the pixels are in the same order."""
     values = raw.values
-    if values.ndim != 4:
+    if values.ndim != 4 or (all(located.logits_size) and located.head != "labels"):
         batch, (height, width) = max(located.batch, 1), located.logits_size
         values = values.reshape((batch, -1, height, width) if layout == "NCHW" else (batch, height, width, -1))
     scores: NDArray[np.float32] = (values[0].astype(np.float32) - raw.zero) * np.float32(raw.scale)
@@ -181,7 +181,7 @@ def _onnx(source: Path, decided: Decided, inner: bool) -> tuple[str, Runner, Lay
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # its errors reach the user as ours
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-    model = onnx.load(source)
+    model = onnx.load(source, format="protobuf")
     if set(names) <= {value.name for value in model.graph.output}:
         session = onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
     else:
