@@ -55,24 +55,6 @@ def test_every_form_gives_the_same_mask(make, size, resize):
     np.testing.assert_array_equal(run(tail, **dict(zip(names, [logits, np.array(SIZE)], strict=False))), mask)
 
 
-@pytest.mark.parametrize("opset", [13, 15, 17, 18, 21])
-def test_opsets_from_13_on_stay_as_they_are(opset):
-    model = net("logits = Conv (image, k)", "float[1,3,8,12] image", "float[1,4,8,12] logits", opset=opset, k=kernel(4))
-    for size in ("runtime", "image"):
-        for resize in ("nearest", "bilinear"):
-            result, _ = baked(model, resize, size)
-            assert {entry.domain: entry.version for entry in result.opset_import} == {"": opset, "trtpost": 1}
-            assert result.ir_version == 8
-            onnx.checker.check_model(result, full_check=True)
-
-
-@pytest.mark.parametrize("opset", [7, 9, 11, 12])
-def test_older_opsets_are_raised(opset):
-    model = net("logits = Conv (image, k)", "float[1,3,8,12] image", "float[1,4,8,12] logits", opset=opset, k=kernel(4))
-    result, _ = baked(model)
-    assert run(result, image=photo(), output_size=np.array(SIZE)).shape == (1, *SIZE)
-
-
 def test_channel_order_and_normalisation_live_in_the_graph():
     identity = np.eye(3, dtype=np.float32).reshape(3, 3, 1, 1)
     image = np.array([[[[10, 200, 30], [90, 20, 30], [1, 2, 250]]]], np.uint8)
