@@ -254,7 +254,10 @@ def describe_choice(located: Located) -> str:
 def describe_located(located: Located) -> str:
     """One line on where input and logits are."""
     size = "x".join(map(str, located.input_size))
-    unit = "probability" if located.probability else "logit"
+    unit = "logit"
+    if located.limits is not None:
+        low, high = located.limits
+        unit = "probability" if (low, high) == (0, 1) else f"value from {low:g} to {high:g}"
     what = {
         "argmax": f"logits of {located.classes} classes",
         "threshold": f"one channel, {unit}",
@@ -462,10 +465,15 @@ def _post(located: Located, classes: int, options: BuildOptions) -> Post:
             "--threshold is for networks of one channel, or of classes without a background (--head multilabel); this "
             f"one has head '{located.head}'"
         )
-    if threshold is not None and located.probability and not 0 <= threshold < 1:
-        raise SpecError(f"--threshold {threshold:g} makes no sense for a probability: choose one from 0 to 1")
-    if threshold is None or located.head != "threshold":
-        threshold = 0.5 if located.probability or located.head != "threshold" else 0.0
+    if threshold is not None and located.limits is not None:
+        low, high = located.limits
+        if not low <= threshold < high:
+            what = "a probability" if (low, high) == (0, 1) else "these values"
+            raise SpecError(f"--threshold {threshold:g} makes no sense for {what}: choose one from {low:g} to {high:g}")
+    if located.head != "threshold":
+        threshold = Post.threshold  # not looked at
+    elif threshold is None:
+        threshold = located.threshold
     return Post(
         head=located.head,
         layout=located.layout,

@@ -209,6 +209,28 @@ ONE = {
     "sigmoid": ("out = Sigmoid (y)", "float[1,1,8,12] out", 0.5),
     "sigmoid-nhwc": ("t = Transpose <perm = [0,2,3,1]> (y)\n out = Sigmoid (t)", "float[1,8,12,1] out", 0.5),
     "hard-sigmoid": ("out = HardSigmoid <alpha = 0.2, beta = 0.5> (y)", "float[1,1,8,12] out", 0.5),
+    "clipped": (
+        "c = Constant <value_float = 0.0> ()\n d = Constant <value_float = 1.0> ()\n out = Clip (y, c, d)",
+        "float[1,1,8,12] out",
+        0.5,
+    ),
+    "levels": (
+        "p = Sigmoid (y)\n c = Constant <value_float = 255.0> ()\n out = Mul (p, c)",
+        "float[1,1,8,12] out",
+        127.5,
+    ),
+    "sigmoid-in-parts": (
+        "n = Neg (y)\n e = Exp (n)\n one = Constant <value_float = 1.0> ()\n d = Add (one, e)\n out = Div (one, d)",
+        "float[1,1,8,12] out",
+        0.5,
+    ),
+    "sigmoid-resized": (
+        "p = Sigmoid (y)\n s = Constant <value_floats = [1.0, 1.0, 1.0, 1.0]> ()\n"
+        'out = Resize <mode = "linear"> (p, , s)',
+        "float[1,1,8,12] out",
+        0.5,
+    ),
+    "swish": ("p = Sigmoid (y)\n out = Mul (p, y)", "float[1,1,8,12] out", 0.0),
     "squeezed-logit": ("a = Constant <value_ints = [1]> ()\n out = Squeeze (y, a)", "float[1,8,12] out", 0.0),
     "squeezed-sigmoid": (
         "p = Sigmoid (y)\n a = Constant <value_ints = [0, 1]> ()\n out = Squeeze (p, a)",
@@ -222,7 +244,7 @@ ONE = {
 def test_one_channel_is_thresholded(tmp_path, name):
     """A probability is foreground above 0.5, a logit above 0, in any layout and with axes squeezed away."""
     tail, out, threshold = ONE[name]
-    path = written(tmp_path / "n.onnx", NCHW[0] + tail, NCHW[1], out, k=kernel(1))
+    path = written(tmp_path / "n.onnx", NCHW[0] + tail, NCHW[1], out, k=gray(1))
     for settings, limit in (({}, threshold), ({"threshold": 0.25}, 0.25)):
         found = built(path, **settings).passport
         assert (found.post.head, found.post.threshold) == ("threshold", limit)
@@ -236,6 +258,17 @@ def test_the_foreground_of_two_classes_is_a_probability(tmp_path):
     path = written(tmp_path / "n.onnx", body, NCHW[1], "float[1,8,12] out", k=gray(2))
     assert 0 < mask_of(path).mean() < 1
     check(path, lambda values: (values[0] > 0.5).astype(np.uint8))
+
+
+def test_a_softmax_of_one_class_is_refused(tmp_path):
+    """It is 1 everywhere, a beginner's mistake: what to take instead is said."""
+    path = written(
+        tmp_path / "n.onnx", NCHW[0] + "out = Softmax <axis = 1> (y)", NCHW[1], "float[1,1,8,12] out", k=gray(1)
+    )
+    with pytest.raises(ModelError, match=r"Softmax of one class, which is 1 everywhere: .* --logits 'y'"):
+        built(path)
+    logits = written(tmp_path / "y.onnx", NCHW[0] + "out = Identity (y)", NCHW[1], "float[1,1,8,12] out", k=gray(1))
+    np.testing.assert_array_equal(mask_of(path, logits="y"), output_of(logits)[0, 0] > 0)
 
 
 @pytest.mark.parametrize(("element", "zero", "low"), [("uint8", np.uint8(0), 0), ("int8", np.int8(-128), -128)])
@@ -410,6 +443,26 @@ def test_names_tell_whether_there_is_a_background(tmp_path, names, stated):
         assert not ears.warned
 
 
+@pytest.mark.parametrize(
+    ("tail", "open_question"),
+    [
+        ('p = Sigmoid (y)\n out = Resize <mode = "linear"> (p, , s)', True),
+        ('p = HardSigmoid (y)\n out = Resize <mode = "linear"> (p, , s)', True),
+        ('p = Softmax <axis = 1> (y)\n out = Resize <mode = "linear"> (p, , s)', False),
+        ("p = Sigmoid (y)\n a = ArgMax <axis = 1> (p)\n out = Cast <to = 2> (a)", False),
+    ],
+)
+def test_sigmoids_before_other_ends_leave_the_background_open(tmp_path, tail, open_question):
+    """Whether classes may all be absent is asked wherever they have Sigmoids, but for networks that answer it."""
+    scales = {"s": np.ones(4, np.float32)} if "Resize" in tail else {}
+    out = "uint8[1,1,8,12] out" if "ArgMax" in tail else "float[1,4,8,12] out"
+    path, ears = written(tmp_path / "n.onnx", NCHW[0] + tail, NCHW[1], out, k=gray(4), **scales), Ears()
+    built(path, progress=ears)
+    assert any("--head multilabel" in text for text in ears.warned) == open_question
+    if "Resize" in tail:
+        check(path, lambda values: exceeding(values[0].transpose(1, 2, 0)), head="multilabel")
+
+
 def test_settings_of_the_background_that_have_no_meaning(tmp_path):
     """What does not fit is refused with the flag that does."""
     path = sigmoids(tmp_path / "n.onnx")
@@ -501,6 +554,8 @@ FLAT = {
     "[h*w, C]": ("n = Reshape (t, s)", [96, 4], lambda v: v.reshape(8, 12, 4)),
     "[h, w, C]": ("n = Reshape (t, s)", [8, 12, 4], lambda v: v.reshape(8, 12, 4)),
     "[C, h, w]": ("n = Reshape (y, s)", [4, 8, 12], lambda v: v.reshape(4, 8, 12).transpose(1, 2, 0)),
+    "[1, h*w, 1, C]": ("n = Reshape (t, s)", [1, 96, 1, 4], lambda v: v.reshape(8, 12, 4)),
+    "[1, 1, C, h, w]": ("n = Reshape (y, s)", [1, 1, 4, 8, 12], lambda v: v.reshape(4, 8, 12).transpose(1, 2, 0)),
     "permuted": (
         "m = Reshape (y, s)\n n = Transpose <perm = [0, 2, 1]> (m)",
         [1, 4, 96],
@@ -850,6 +905,23 @@ def test_a_mask_beside_numbers_that_are_none():
         k=kernel(4),
     )
     assert locate(model).output == "logits"
+
+
+@pytest.mark.parametrize("sure", ["ReduceMax <axes = [1]> (y)", "ReduceMax <axes = [1], keepdims = 0> (y)"])
+def test_how_sure_the_network_is_of_its_labels_is_no_mask(tmp_path, sure):
+    """Labels beside the largest probability: the labels are the mask, by ArgMax or TopK."""
+    best = "sure, out = TopK <axis = 1> (y, one)"
+    for body in (f"sure = {sure}\n out = ArgMax <axis = 1> (y)", best):
+        path = written(
+            tmp_path / "n.onnx",
+            f"{NCHW[0]} one = Constant <value_ints = [1]> ()\n {body}",
+            NCHW[1],
+            f"int64[1,1,8,12] out, float[{'1,8,12' if 'keepdims' in body else '1,1,8,12'}] sure",
+            k=kernel(4),
+        )
+        found = built(path).passport
+        assert (found.located.output, found.post.head, found.post.classes) == ("out", "labels", 4)
+        check(path, lambda values: values.reshape(SIZE))
 
 
 def test_two_equal_heads_are_listed():

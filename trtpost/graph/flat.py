@@ -1,4 +1,4 @@
-"""Outputs without four dimensions: which axes hold rows, columns and classes.
+"""Outputs that are not four axes of batch, rows, columns and classes: which of theirs hold which.
 
 Keras networks like to end in `Reshape((height * width, classes))`, others in `squeeze`. The size of the plane is read
 from the tensor of four dimensions that was flattened.
@@ -55,11 +55,11 @@ def unfolded(
     layout: Layout | None = None,
     guess: bool = False,
 ) -> Unfolded | None:
-    """Rows, columns and classes of a tensor of one to three dimensions; None where they cannot be told.
+    """Rows, columns and classes of a tensor that has other axes; None where they cannot be told, or it has not.
 
     Args:
         tensor: logits or labels: [N, h * w, C], [N, C, h * w], [N, h * w * C], and of one channel or labels
-            [N, h * w], [N, h, w]; each also without its batch axis.
+            [N, h * w], [N, h, w]; each also without its batch axis, or with more axes of one.
         input_size: (height, width) of the network.
         labels: class ids; these are told only where rows and columns are one axis.
         layout: of the logits, where the shape fits both.
@@ -70,9 +70,11 @@ def unfolded(
         ModelError: both layouts fit; the message names the flag.
     """
     shape = dims(tensor)
-    if not 1 <= len(shape) <= 3:
+    if not shape or (len(shape) == 4 and 1 not in shape[1:]):
         return None
     plane = _plane_behind(tensor, input_size)
+    if len(shape) == 4 and (plane is None or plane[1] * plane[2] not in shape[1:]):
+        return None  # rows and columns are axes of their own
     for batch, rest in _without_batch(shape, plane[0] if plane else 1):
         if plane is not None:
             found = list(_readings(tensor, rest, plane[1:], labels, input_size))
@@ -107,20 +109,21 @@ def _readings(
 ) -> Iterator[Reading]:
     height, width, classes = plane
     pixels = height * width
-    long = tuple(dim for dim in rest if dim > 1)
+    axes = [axis for axis, dim in enumerate(rest) if dim > 1]
+    long = tuple(rest[axis] for axis in axes)
     if labels:
         if long == (pixels,):
             yield "NCHW", (height, width), None
     elif long in ((height, width), (pixels,)):
         yield "NCHW", (1, height, width), None
-    elif rest == (pixels * classes,):
+    elif long == (pixels * classes,):
         order = _order(tensor, input_size)
-        yield order, (classes, height, width) if order == "NCHW" else (height, width, classes), 0
+        yield order, (classes, height, width) if order == "NCHW" else (height, width, classes), axes[0]
     else:
-        if rest in ((pixels, classes), (height, width, classes)):
-            yield "NHWC", (height, width, classes), len(rest) - 1
-        if rest in ((classes, pixels), (classes, height, width)):
-            yield "NCHW", (classes, height, width), 0
+        if long in ((pixels, classes), (height, width, classes)):
+            yield "NHWC", (height, width, classes), axes[-1]
+        if long in ((classes, pixels), (classes, height, width)):
+            yield "NCHW", (classes, height, width), axes[0]
 
 
 def _readings_by_proportion(rest: tuple[int, ...], input_size: tuple[int, int]) -> Iterator[Reading]:

@@ -8,6 +8,7 @@ import re
 import onnx_graphsurgeon as gs
 
 from trtpost.errors import ModelError
+from trtpost.graph.bounds import bounds_of
 from trtpost.graph.flat import RESHAPING_OPS, unfolded
 from trtpost.graph.layout import TO_NCHW, TO_NHWC, channel_axis, layout_of
 from trtpost.graph.tensors import dims, dtype_name, is_whole, listing, number
@@ -37,7 +38,7 @@ def segmentation_output(graph: gs.Graph, input_size: tuple[int, int]) -> gs.Vari
             "no output looks like a segmentation head (logits of four dimensions, or flattened from them, or integer "
             f"labels): the model gives {listing(graph.outputs)}; name the logits' tensor with --logits"
         )
-    for narrowing in (_without_auxiliary, _without_descendants, _largest):
+    for narrowing in (_without_auxiliary, _without_descendants, _without_confidences, _largest):
         if len(candidates) > 1:
             candidates = narrowing(candidates)
     if len(candidates) > 1:
@@ -95,6 +96,16 @@ def _without_descendants(candidates: list[gs.Variable]) -> list[gs.Variable]:
     return kept
 
 
+def _without_confidences(candidates: list[gs.Variable]) -> list[gs.Variable]:
+    """Beside labels, how sure the network is of them."""
+    made = {id(value): value.inputs[0] for value in candidates if value.inputs}
+    return [
+        value
+        for value in candidates
+        if id(value) not in made or made[id(value)].op not in ("ReduceMax", "TopK") or argmax_before(value) is not None
+    ] or candidates
+
+
 def _largest(candidates: list[gs.Variable]) -> list[gs.Variable]:
     """Deep supervision: heads of the same classes at several resolutions; the finest is the one that people use."""
     if len({len(dims(value)) for value in candidates}) != 1 or any(
@@ -109,11 +120,11 @@ def _largest(candidates: list[gs.Variable]) -> list[gs.Variable]:
 
 
 def argmax_before(output: gs.Variable) -> gs.Node | None:
-    """The ArgMax that labels come from, through ops that only move them about."""
+    """The ArgMax (or ArgMin, or TopK) that labels come from, through ops that only move them about."""
     tensor = output
     while tensor.inputs and tensor.inputs[0].inputs:
         node = tensor.inputs[0]
-        if node.op == "ArgMax":
+        if node.op in ("ArgMax", "ArgMin") or (node.op == "TopK" and tensor is node.outputs[1]):
             return node
         if node.op not in _LABEL_OPS:
             return None
@@ -232,11 +243,11 @@ def _before_flattened_softmax(tensor: gs.Variable) -> tuple[gs.Variable, str, in
 
 
 def _class_axis(tensor: gs.Variable, layout: Layout | None, input_size: tuple[int, int]) -> int | None:
-    if len(dims(tensor)) == 4:
-        found = layout or layout_of(tensor, input_size)
-        return channel_axis(found) if found else None
     view = unfolded(tensor, input_size, layout=layout)
-    return view.class_axis if view is not None else None
+    if view is not None:
+        return view.class_axis
+    found = layout or (layout_of(tensor, input_size) if len(dims(tensor)) == 4 else None)
+    return channel_axis(found) if found else None
 
 
 def _is_folded(before: gs.Variable, tensor: gs.Variable, input_size: tuple[int, int]) -> bool:
@@ -250,17 +261,40 @@ def label_count(tensor: gs.Variable) -> int:
     argmax = argmax_before(tensor)
     if argmax is not None and dims(argmax.inputs[0]):
         shape = dims(argmax.inputs[0])
-        return number(shape[argmax.attrs.get("axis", 0) % len(shape)])
+        return number(shape[argmax.attrs.get("axis", -1 if argmax.op == "TopK" else 0)])
     return {"bool": 2, "uint8": 256}.get(dtype_name(tensor), 0)
 
 
-def is_probability(tensor: gs.Variable) -> bool:
-    """True behind a Sigmoid, or a Softmax of which one class was taken."""
+def limits_of(tensor: gs.Variable) -> tuple[float, float] | None:
+    """The least and the greatest value of scores, (0, 1) behind a Sigmoid; None where nothing bounds them."""
+    low, high = bounds_of(tensor)
+    return (low, high) if math.isfinite(low) and math.isfinite(high) and low < high else None
+
+
+def are_independent(output: gs.Variable) -> bool:
+    """True where scores of several classes come from a Sigmoid each, so that none, or several, may be large."""
+    tensor = output
     while tensor.inputs and tensor.inputs[0].inputs:
         node = tensor.inputs[0]
-        if node.op in ("Sigmoid", "HardSigmoid", "Softmax"):
+        if node.op in ("Sigmoid", "HardSigmoid"):
             return True
-        if node.op not in _LABEL_OPS | RESHAPING_OPS | {"Split", "QuantizeLinear", "DequantizeLinear"}:
+        if node.op not in _LABEL_OPS | RESHAPING_OPS | {"QuantizeLinear", "DequantizeLinear"}:
             return False
         tensor = node.inputs[0]
     return False
+
+
+def refuse_lone_softmax(tensor: gs.Variable) -> None:
+    """Refuse a Softmax over one channel.
+
+    Raises:
+        ModelError: it is one; the message names the tensor before it.
+    """
+    while tensor.inputs and tensor.inputs[0].op in _RETYPING_OPS | RESHAPING_OPS | {"Transpose"}:
+        tensor = tensor.inputs[0].inputs[0]
+    node = tensor.inputs[0] if tensor.inputs else None
+    if node is not None and node.op == "Softmax" and dims(tensor)[node.attrs.get("axis", -1)] == 1:
+        raise ModelError(
+            f"'{tensor.name}' is a Softmax of one class, which is 1 everywhere: take the logits before it with "
+            f"--logits '{node.inputs[0].name}', or train with two classes, or with a Sigmoid"
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
@@ -35,10 +35,12 @@ class Located:
         layout, head, classes: as in `Post`; `classes` of labels is 0 where the graph does not tell.
         shape: of `logits`; names for dynamic dimensions. Where `is_flat`, the shape that they are meant to have.
         dtype: of `logits`.
-        probability: `logits` have been through a Sigmoid (or are classes of a Softmax) and shall exceed a threshold.
         dropped: operators between `logits` and `output` that the post-processing makes needless.
         others: outputs that were not chosen.
-        is_flat: `logits` have fewer axes than `shape`, in the same order.
+        is_flat: `logits` have other axes than `shape`, with the values in the same order.
+        limits: the least and the greatest value of scores that shall exceed a threshold, where the graph bounds them:
+            (0, 1) behind a Sigmoid.
+        independent: several classes have a Sigmoid each, so that none, or more than one, may be large.
         background: the value that one of the classes must exceed, else the pixel is class 0, which counts among
             `classes`, but has no channel in `shape` (`multilabel`); None: the largest wins, whatever it is.
     """
@@ -57,17 +59,22 @@ class Located:
     classes: int
     shape: tuple[int | str, ...]
     dtype: str
-    probability: bool
     dropped: tuple[str, ...]
     others: tuple[str, ...] = ()
     is_flat: bool = False
+    limits: tuple[float, float] | None = None
+    independent: bool = False
     background: float | None = None
 
     @property
     def is_choice(self) -> bool:
-        """True where the classes have Sigmoids of their own, so that ArgMax may or may not be meant."""
-        behind_sigmoid = "Sigmoid" in self.dropped and "ArgMax" not in self.dropped
-        return self.head == "argmax" and self.background is None and behind_sigmoid
+        """True where ArgMax over the classes may or may not be meant."""
+        return self.independent and self.background is None
+
+    @property
+    def threshold(self) -> float:
+        """What scores shall exceed where the user does not say: the middle of their limits; 0, where logits turn."""
+        return sum(self.limits) / 2 if self.limits is not None else 0.0
 
     @property
     def logits_size(self) -> tuple[int, int]:
@@ -95,7 +102,7 @@ def locate(
         logits: name of the tensor to take instead of searching the outputs; nothing after or before it is skipped.
         layout: of the logits, where the graph does not tell or tells wrong.
         head: `argmax`, `threshold`, `labels` or `multilabel` instead of what type and channels say.
-        threshold: of `multilabel`, in the unit of the network's output; None: 0.5 for probabilities, 0 for logits.
+        threshold: of `multilabel`, in the unit of the network's output; None: `Located.threshold`.
         before_argmax: of a model that ends in ArgMax take the logits before it, which can be interpolated.
 
     Raises:
@@ -140,14 +147,13 @@ def locate(
     tensor_shape = view.shape if view is not None else dims(tensor)
     found_head = _head(tensor, layout, size) if head is None else "argmax" if head == "multilabel" else head
     found_layout, classes = _channels(tensor, tensor_shape, found_head, view.layout if view else layout, size)
-    background = None
-    probability = found_head == "threshold" and heads.is_probability(tensor)
     if head == "multilabel" and classes == 1:
-        found_head, classes, probability = "threshold", 2, heads.is_probability(tensor)
-    elif head == "multilabel":
-        probability, classes = heads.is_probability(tensor), classes + 1
-        background = threshold if threshold is not None else 0.5 if probability else 0.0
-    return Located(
+        found_head, classes = "threshold", 2
+    if found_head == "threshold":
+        heads.refuse_lone_softmax(tensor)
+    compared = found_head == "threshold" or head == "multilabel"
+    independent = found_head == "argmax" and "ArgMax" not in dropped and heads.are_independent(output)
+    located = Located(
         input=source.name,
         input_layout=source_layout,
         input_dtype=dtype_name(source),
@@ -162,12 +168,16 @@ def locate(
         classes=classes,
         shape=tensor_shape,
         dtype=dtype_name(tensor),
-        probability=probability,
         dropped=dropped,
         others=tuple(value.name for value in graph.outputs if value.name != output.name),
         is_flat=view is not None,
-        background=background,
+        limits=heads.limits_of(tensor) if compared else None,
+        independent=independent,
     )
+    if head != "multilabel" or found_head == "threshold":
+        return located
+    background = located.threshold if threshold is None else threshold
+    return replace(located, classes=classes + 1, background=background)
 
 
 def input_of(model: onnx.ModelProto) -> tuple[str, Layout]:
@@ -235,11 +245,12 @@ def _head(tensor: gs.Variable, layout: Layout | None, input_size: tuple[int, int
     shape = dims(tensor)
     if heads.are_labels(tensor) and (len(shape) < 4 or 1 in (shape[1], shape[3]) or heads.argmax_before(tensor)):
         return "labels"
-    if len(shape) == 4:
+    view = unfolded(tensor, input_size, layout=layout, guess=True)
+    channels: int | str = 0
+    if view is not None:
+        channels = view.classes
+    elif len(shape) == 4:
         channels = shape[channel_axis(layout_or_ask(tensor, layout, input_size))]
-    else:
-        view = unfolded(tensor, input_size, layout=layout, guess=True)
-        channels = view.classes if view is not None else 0
     return "threshold" if channels == 1 else "argmax"
 
 
