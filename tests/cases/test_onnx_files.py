@@ -136,15 +136,15 @@ def baked(model: onnx.ModelProto, **post) -> tuple[onnx.ModelProto, Post]:
 
 @pytest.fixture(scope="module")
 def truth() -> np.ndarray:
-    """The network's probabilities [1, 16, 24, 4], by ONNX's reference in numpy: of opset 17, where nothing is implied."""
+    """The network's probabilities [1, 16, 24, 4], by ONNX's reference: of opset 17, where nothing is implied."""
     pixels = (PHOTO.astype(np.float32) - np.float32(127.5)) / np.float32(127.5)
     evaluator = onnx.reference.ReferenceEvaluator(Network(17).model())
     return evaluator.run(None, {"image": pixels.transpose(0, 3, 1, 2)})[0]
 
 
-@pytest.mark.parametrize("opset", [*range(7, 22), *range(22, onnx.defs.onnx_opset_version() + 1)])
+@pytest.mark.parametrize("opset", range(7, onnx.defs.onnx_opset_version() + 1))
 def test_a_network_of_every_opset_keeps_its_mask(truth, opset):
-    """Operators whose form or meaning changed between opsets 7 and today: same pixels, same names, through the build."""
+    """Operators whose form or meaning changed since opset 7: the same pixels and names through the build."""
     source = Network(opset).model()
     onnx.checker.check_model(source)
     model = normalized(source, "net")

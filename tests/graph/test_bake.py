@@ -7,7 +7,7 @@ import onnx
 import onnx.reference
 import onnxruntime
 import pytest
-from nets import kernel, nchw, net, nhwc
+from nets import nchw, nhwc
 
 from trtpost import resample
 from trtpost.errors import ModelError, SpecError
