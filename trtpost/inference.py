@@ -121,11 +121,15 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _distinct_names(photos: Sequence[PhotoFile]) -> list[Path]:
-    """`x/a` for x/a.jpg; `x/a.jpg` and `x/a.png` where that occurs twice; then the whole path, then a number."""
+    """`a` for x/a.jpg; `a.jpg` and `a.png` where that occurs twice; then `x_a.jpg`, the whole path, a number.
+
+    Photos of a folder that was searched keep the folders in it.
+    """
     forms: tuple[Callable[[PhotoFile], Path], ...] = (
         lambda photo: photo.place.with_name(photo.place.stem),
         lambda photo: photo.place,
-        lambda photo: Path("_".join(part for part in photo.path.parts if part not in (photo.path.anchor, "..", "."))),
+        lambda photo: Path("_".join(_plain_parts(photo.path)[-2:])),
+        lambda photo: Path("_".join(_plain_parts(photo.path))),
     )
     names: dict[PhotoFile, Path] = {}
     taken: set[str] = set()
@@ -142,6 +146,10 @@ def _distinct_names(photos: Sequence[PhotoFile]) -> list[Path]:
         names[photo] = next(name for name in numbered if _key(name) not in taken)
         taken.add(_key(names[photo]))
     return [names[photo] for photo in photos]
+
+
+def _plain_parts(path: Path) -> list[str]:
+    return [part for part in path.parts if part not in (path.anchor, "..", ".")]
 
 
 def _key(name: Path) -> str:
