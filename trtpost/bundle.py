@@ -30,7 +30,7 @@ from trtpost.spec import MAX_SIDE, Post, Pre
 Place = Literal["native", "kernel", "plugin"]
 Compatibility = Literal["none", "ampere+", "same"]
 
-FORMAT = 2
+FORMAT = 3
 """Version of the passport; a reader refuses what it does not know."""
 
 SUFFIX = ".trtpost"
