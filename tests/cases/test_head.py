@@ -18,7 +18,7 @@ import onnx
 import onnx.parser
 import onnxruntime
 import pytest
-from conftest import package, skip, trtpost
+from conftest import package, skip
 from nets import kernel, nchw, net, nhwc, save
 from PIL import Image
 
@@ -27,7 +27,9 @@ from trtpost.bundle import Bundle, load_bundle
 from trtpost.errors import ModelError, SpecError
 from trtpost.graph.locate import locate
 from trtpost.graph.model import load_model, normalized, set_metadata
+from trtpost.inspect import inspect_path
 from trtpost.progress import Progress
+from trtpost.report import facts_text
 from trtpost.segment import Segmenter
 from trtpost.verify.run import Replaced, verify
 
@@ -530,14 +532,12 @@ def test_tensorrt_takes_the_constant_background(tmp_path, settings):
     assert load_bundle(bundle.path).passport.located.background == 0.5
 
 
-def test_inspect_and_build_say_what_the_head_is(tmp_path):
-    """The command line says what was found, what was decided, and what was left open."""
-    sigmoids(tmp_path / "n.onnx")
-    (tmp_path / "names.txt").write_text("sky\na\nb\nc\nd\n")
-    found = trtpost("inspect", "n.onnx", cwd=tmp_path).stdout
+def test_what_is_said_of_the_head(tmp_path):
+    """`inspect` says what was found, what was decided, and what a build would leave open."""
+    path = sigmoids(tmp_path / "n.onnx")
+    found = facts_text(inspect_path(path, Progress()))
     assert "say --head multilabel" in found
-    assert trtpost("build", "n.onnx", "--flavour", "none", "--labels", "names.txt", cwd=tmp_path).returncode == 0
-    found = trtpost("inspect", "n.trtpost", cwd=tmp_path).stdout
+    found = facts_text(inspect_path(built(path, labels=("sky", "a", "b", "c", "d")).path, Progress()))
     assert "a probability for each of 4 classes, and none for the background" in found
     assert "the largest that is > 0.5, else background" in found
     assert "5: sky, a, b, c, d" in found
