@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from trtpost.decode import SUFFIXES
 from trtpost.errors import TrtpostError, one_line, printable
 from trtpost.image import class_name, write_picture
 from trtpost.photos import MASK_ENDING, OVERLAY_ENDING, STDIN, PhotoFile
@@ -107,7 +108,7 @@ def _check_output(output: Path, count: int) -> None:
     if output.suffix.lower() == ".png":
         if count > 1:
             raise TrtpostError(f"--output {output} is one file, but there are {count} photos: give a folder")
-    elif output.suffix.lower() in Image.registered_extensions() or output.exists():
+    elif output.suffix.lower() in {*SUFFIXES, *Image.registered_extensions()} or output.exists():
         raise TrtpostError(f"--output {output}: masks are PNG, so give a name that ends in .png, or a folder")
 
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trtpost.decode import SUFFIXES
 from trtpost.errors import ImageError, SpecError, TrtpostError, reason
-from trtpost.image import MAX_BYTES, SUFFIXES
+from trtpost.image import MAX_BYTES
 
 STDIN = Path("-")
 """Stands for the photo whose content comes on stdin."""

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from trtpost.image import Photo
+from trtpost.decode import Photo
 from trtpost.scale import letterboxed, scaled
 from trtpost.spec import Pre
 

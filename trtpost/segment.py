@@ -15,9 +15,10 @@ from PIL import Image
 from trtpost.backends.choice import choose
 from trtpost.backends.tensorrt.run import TensorRTEngine
 from trtpost.bundle import Bundle, read_bundle
+from trtpost.decode import Photo
 from trtpost.errors import BackendError, BundleError, ImageError, SpecError
 from trtpost.fused import MAX_THREADS
-from trtpost.image import Photo, check_photo, overlay, palette, read_photo, read_reduced, write_mask
+from trtpost.image import check_photo, overlay, palette, read_photo, read_reduced, write_mask
 from trtpost.pixels import pixels_of
 from trtpost.timing import Stopwatch, Timing
 

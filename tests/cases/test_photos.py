@@ -17,10 +17,11 @@ from nets import nchw, save
 from pictures import HEIC, encoded, png, tiff
 from PIL import Image, ImageCms
 
-from trtpost import image as module
+from trtpost import decode
 from trtpost.builder import build
+from trtpost.decode import FORMATS, MAX_PIXELS
 from trtpost.errors import ImageError
-from trtpost.image import FORMATS, MAX_PIXELS, read_photo, read_reduced
+from trtpost.image import read_photo, read_reduced
 from trtpost.segment import Segmenter
 
 RNG = np.random.default_rng(0)
@@ -131,12 +132,12 @@ def test_heic_without_its_decoder_says_what_to_install(monkeypatch):
     Image.init()
     monkeypatch.delitem(Image.OPEN, "HEIF", raising=False)
     monkeypatch.setitem(sys.modules, "pi_heif", None)
-    module._register_heif.cache_clear()
+    decode._register_heif.cache_clear()
     try:
         with pytest.raises(ImageError, match=r"is HEIC, which needs a decoder: pip install 'trtpost\[heic\]'"):
             read_photo(HEIC)
     finally:
-        module._register_heif.cache_clear()
+        decode._register_heif.cache_clear()
 
 
 # --- colours and depths -----------------------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ from trtpost.builder import ASSUMED, Decided, content_of, decide
 from trtpost.bundle import Bundle, Passport, Verification, record_verification
 from trtpost.calibration import photos_in
 from trtpost.convert import kind_of
+from trtpost.decode import Photo
 from trtpost.errors import BundleError, ImageError, ModelError, SpecError, printable, reason
-from trtpost.image import Photo
 from trtpost.options import MIN_AGREEMENT, BuildOptions
 from trtpost.progress import Progress
 from trtpost.segment import Result, Segmenter
