@@ -443,6 +443,11 @@ def _classes(located: Located, names: tuple[str, ...], options: BuildOptions) ->
     """A name for each class: as given, or numbered."""
     has_background = located.head == "threshold" or located.background is not None
     count = located.classes or len(names) or UNKNOWN_CLASSES
+    if count > UNKNOWN_CLASSES:
+        raise ModelError(
+            f"tensor '{located.logits}' has {count} classes, of which masks hold {UNKNOWN_CLASSES}: "
+            "name the logits with --logits, or their --layout"
+        )
     if has_background and len(names) == count - 1:
         names = ("background", *names)
     if options.labels and len(names) != count:

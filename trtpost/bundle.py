@@ -17,9 +17,10 @@ from typing import Literal, NamedTuple
 
 import onnx
 
-from trtpost.errors import BundleError, SpecError, reason
+from trtpost.errors import BundleError, ModelError, SpecError, reason
 from trtpost.files import existing_file, write_whole
 from trtpost.folders import read_steadily, write_folder
+from trtpost.graph.calls import check_calls
 from trtpost.graph.locate import Located
 from trtpost.graph.model import metadata, set_metadata
 from trtpost.graph.postprocess import size_inputs
@@ -32,6 +33,9 @@ Compatibility = Literal["none", "ampere+", "same"]
 
 FORMAT = 3
 """Version of the passport; a reader refuses what it does not know."""
+
+MAX_INPUT = 1 << 26
+"""Pixels that a network may want at once: 8192x8192 of one image. Beyond, a few bytes would ask for any memory."""
 
 SUFFIX = ".trtpost"
 MODEL, PLAN, PASSPORT = "model.onnx", "engine.plan", "passport.json"
@@ -146,6 +150,13 @@ class Passport:
     def __post_init__(self) -> None:
         if len(self.classes) != self.post.classes:
             raise SpecError(f"{len(self.classes)} class names do not fit {self.post.classes} classes")
+        images, pixels = max(self.located.batch, 1), self.pre.height * self.pre.width
+        if images * pixels > MAX_INPUT:
+            size = f"{self.pre.height}x{self.pre.width}"
+            raise SpecError(
+                f"the network takes {images} images of {size} at once; no more than {MAX_INPUT} pixels are taken: "
+                "choose a smaller --input-size, or export it with another batch"
+            )
         if min(*self.max_size, self.max_batch) < 1 or max(self.max_size) > MAX_SIDE or self.photos < 0:
             raise SpecError(f"sizes are from 1 to {MAX_SIDE}, and numbers not negative")
         _check_shares(self.agreement, self.mean_iou)
@@ -322,6 +333,10 @@ def _baked(path: Path, content: bytes) -> tuple[onnx.ModelProto, Passport]:
     if text is None:
         raise BundleError(f"{path} was not baked by trtpost: run `trtpost build {path}` first")
     passport = passport_from_json(text, f"the passport in {path}")
+    try:
+        check_calls(model, str(path))
+    except ModelError as error:
+        raise BundleError(str(error)) from None
     if not _fits(model, passport):
         raise BundleError(f"the passport in {path} does not fit the graph: build the bundle again")
     return model, passport

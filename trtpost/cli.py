@@ -42,15 +42,17 @@ def main() -> None:
     except BaseException as error:
         if _received:  # native code may have made another fault of the interrupt, while it was being imported say
             _end(_received[0])
-        if not isinstance(error, (TrtpostError, OSError)):
+        if not isinstance(error, (TrtpostError, OSError, MemoryError)):
             raise
         _tell(error)
 
 
-def _tell(error: TrtpostError | OSError) -> NoReturn:
+def _tell(error: TrtpostError | OSError | MemoryError) -> NoReturn:
     """A fault that the user can mend, as a sentence."""
     if isinstance(error, TrtpostError):
         _fail(str(error))
+    if isinstance(error, MemoryError):
+        _fail(f"not enough memory{f': {error}' if str(error) else ''}; try smaller photos, or fewer at once")
     # the reader has gone or the disk is full: silence the interpreter's own complaint at exit
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     if not isinstance(error, BrokenPipeError):
@@ -118,9 +120,7 @@ def convert(
         raise ModelError(f"{model} is an ONNX model already: go on with `trtpost build {model}`")
     target = output or Path(model.resolve().stem + ".onnx")
     with _progress().step("convert") as step:
-        converted = convert_model(
-            model, signature=signature, input_size=parse_pair(input_size) if input_size else None
-        )
+        converted = convert_model(model, signature=signature, input_size=parse_pair(input_size) if input_size else None)
         save_model(converted, target)
         step.result = f"{target}: {len(converted.graph.node)} nodes"
 

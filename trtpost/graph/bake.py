@@ -16,6 +16,7 @@ from trtpost.errors import ModelError, SpecError, reason
 from trtpost.graph.layout import channel_axis
 from trtpost.graph.locate import Located
 from trtpost.graph.model import DOMAIN, FUNCTION_IR_VERSION, opset_of
+from trtpost.graph.part import part_of
 from trtpost.graph.postprocess import NODE, node_model, spatial
 from trtpost.graph.preprocess import pixel_model
 from trtpost.letterbox import region_of
@@ -164,10 +165,8 @@ def split(baked: onnx.ModelProto) -> tuple[onnx.ModelProto, onnx.ModelProto]:
     """
     logits, *sizes = seam(baked).input
     fixed = {initializer.name for initializer in baked.graph.initializer}
-    extractor = onnx.utils.Extractor(baked)
-    network = extractor.extract_model(["image"], [logits])
-    mask = extractor.extract_model([logits, *(name for name in sizes if name not in fixed)], ["mask"])
-    return network, mask
+    free = [name for name in sizes if name not in fixed]
+    return part_of(baked, ["image"], [logits]), part_of(baked, [logits, *free], ["mask"])
 
 
 def source_name(name: str) -> str:

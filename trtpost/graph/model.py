@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 
 from trtpost.errors import ModelError, TrtpostError, reason
 from trtpost.files import existing_file, write_whole
+from trtpost.graph.calls import check_calls
 from trtpost.graph.integers import with_known_integers
 from trtpost.graph.nodes import attributes_of, graphs_of, name_apart
 from trtpost.graph.opsets import raised
@@ -83,6 +84,7 @@ def normalized(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
                 dim.Clear()
     with understood(name):
         _check_types(copy, name)
+        check_calls(copy, name)
         # first of all: before IR version 4 every initializer had to be an input as well
         copy.ir_version = min(max(copy.ir_version, FUNCTION_IR_VERSION), MAX_IR_VERSION)
         if opset < MIN_OPSET:
@@ -92,7 +94,9 @@ def normalized(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
         onnx.checker.check_model(copy)
         check_trained(copy, name)
         name_apart(copy)
-        return with_known_integers(copy)
+        copy = with_known_integers(copy)
+        copy.ir_version = min(copy.ir_version, MAX_IR_VERSION)  # graphsurgeon writes the newest that onnx knows
+        return copy
 
 
 def _check_types(model: onnx.ModelProto, name: str) -> None:

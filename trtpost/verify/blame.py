@@ -22,6 +22,7 @@ from trtpost.bundle import Bundle
 from trtpost.errors import ModelError, TrtpostError
 from trtpost.graph.bake import NETWORK, seam
 from trtpost.graph.emulate import runnable, with_outputs
+from trtpost.graph.part import part_of
 from trtpost.letterbox import Region, region_of
 from trtpost.pixels import pixels_of
 from trtpost.resample import argmax_resize
@@ -142,7 +143,7 @@ def _inside(bundle: Bundle) -> Callable[[NDArray[np.uint8]], tuple[NDArray[Any],
 
     model = runnable(onnx.load(bundle.model))
     names = ["pixels", _logits_name(model, bundle)]
-    network = onnx.utils.Extractor(with_outputs(model, names)).extract_model(["image"], names)
+    network = part_of(with_outputs(model, names), ["image"], names)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.add_session_config_entry("session.disable_quant_qdq", "1")  # as the portable engine computes
