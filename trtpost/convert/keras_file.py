@@ -5,6 +5,8 @@ The configuration is JSON: `config.json` of a `.keras` archive, or the attribute
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import json
 import re
 import zipfile
@@ -124,10 +126,20 @@ def _config_of_hdf5(path: Path) -> str | bytes:
 
 
 def _own_code(layer: Layer) -> bool:
-    """A Python lambda: Keras 3 marks one, Keras 2 writes its bytecode as a list."""
-    own = layer.config["config"]
-    marked = any(value.get("class_name") == "__lambda__" for value in _own_dicts(own))
-    return marked or (layer.class_name == "Lambda" and isinstance(own.get("function"), list))
+    """A Python lambda: Keras 3 marks those of Lambda layers, and everywhere else writes bytecode into a list."""
+    return any(
+        value.get("class_name") == "__lambda__" or any(map(_is_bytecode, value.values()))
+        for value in _own_dicts(layer.config["config"])
+    )
+
+
+def _is_bytecode(value: object) -> bool:
+    """Marshalled code in base64, defaults and closure."""
+    if not (isinstance(value, list) and len(value) == 3 and isinstance(value[0], str)):
+        return False
+    with contextlib.suppress(ValueError):
+        return base64.b64decode(value[0])[:1] in (b"\xe3", b"c")
+    return False
 
 
 def _called_in_training(layer: Layer) -> Layer | None:

@@ -118,9 +118,8 @@ def _with_size(function: Any, size: Sequence[int]) -> Any:
 
 def _only_concrete_function(loaded: Any) -> Any:
     """Of a SavedModel without signatures: its one function that was traced."""
-    # __call__ is in vars(loaded) too; the same function must not count twice
-    found = {id(one): one for value in (loaded, *vars(loaded).values()) for one in _concrete_functions(value)}
-    functions = {tuple(map(str, one.inputs)): one for one in found.values()}
+    # what makes the model callable is found twice
+    functions = {one.name: one for value in (loaded, *vars(loaded).values()) for one in _concrete_functions(value)}
     if len(functions) == 1:
         return next(iter(functions.values()))
     if functions:
@@ -175,15 +174,20 @@ def keras_function(path: Path, input_size: Sequence[int] | None) -> tuple[Any, A
         inputs = model.inputs
     except (AttributeError, ValueError):
         inputs = None
-    if not inputs:
-        raise ModelError(
-            "the Keras model was saved before its input shape was known, so it has no weights: call it on an array "
-            "[1, HEIGHT, WIDTH, 3], or begin it with keras.Input, and save it again"
-        )
+    if not inputs:  # a model with a `call` of its own remembers what it was called on
+        shape = (config.get("build_config") or {}).get("input_shape")
+        if not shape or len(shape) != 4:
+            raise ModelError(
+                "the Keras model was saved before its input shape was known, so it has no weights: call it on an array "
+                "[1, HEIGHT, WIDTH, 3], or begin it with keras.Input, and save it again"
+            )
+        spec = tf.TensorSpec(_sized(tuple(shape), input_size), keras.config.floatx(), name="image")
+        return model, tf.function(model, autograph=False).get_concrete_function(spec, training=False), []
     specs = [tf.TensorSpec(_sized(tensor.shape, input_size), tensor.dtype, name=tensor.name) for tensor in inputs]
+    structure = inputs[0] if isinstance(model, keras.Sequential) else model.input  # a list or a dictionary, perhaps
 
     def call(*tensors: Any) -> Any:
-        return model(keras.tree.pack_sequence_as(model.input, list(tensors)), training=False)
+        return model(keras.tree.pack_sequence_as(structure, list(tensors)), training=False)
 
     function = tf.function(call, autograph=False).get_concrete_function(*specs)
     if isinstance(function.structured_outputs, dict):

@@ -20,12 +20,14 @@ from trtpost.convert import load, resize
 from trtpost.convert.graph_def import check_graph
 from trtpost.errors import ModelError, reason
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # converting is graph rewriting: leave the GPU to others
+_INNER = "Exception encountered: "
+"""How Keras begins the line of what really happened."""
 
 
 def main() -> None:
     """Answer one request."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # converting is graph rewriting: leave the GPU to others
     print(json.dumps(answer(json.loads(sys.stdin.read()))))
 
 
@@ -48,6 +50,8 @@ def _convert(
         _tflite(path, result, opset)
     elif kind == "graph_def":
         graph, placeholders, ends = load.frozen_graph(path, input_size)
+        known = {node.name: not node.attr["shape"].shape.unknown_rank for node in graph.node}
+        _check_shapes({name: known[name] for name in placeholders})
         friendly = {f"{name}:0": name for name in (*placeholders, *ends)}
         _graph(graph, [f"{name}:0" for name in placeholders], [f"{name}:0" for name in ends], friendly, result, opset)
     else:
@@ -73,9 +77,12 @@ def _tflite(path: Path, result: str, opset: int) -> None:
 
 
 def _cause(error: Exception) -> str:
-    """One line of an error; Keras wraps the cause, in colour, behind a line that says only where it was."""
+    """One line of an error; Keras wraps the cause, in colour, behind lines that say only where it was."""
     lines = [re.sub(r"\x1b\[[\d;]*m", "", line).strip() for line in str(error).splitlines()]
     lines = [line for line in lines if line]
+    causes = [line.removeprefix(_INNER) for line in lines if line.startswith(_INNER)]
+    if causes:
+        return causes[-1][:400]
     if len(lines) > 1 and lines[0].startswith("Exception encountered"):
         return f"{lines[0].rstrip('.')}: {lines[1]}"[:400]
     return reason(error)
@@ -86,16 +93,25 @@ def _function(function: Any, names: list[str], result: str, opset: int) -> None:
     from tf2onnx import tf_loader
 
     tensors = load.inputs_of(function)
-    shapeless = [tensor.name.split(":")[0] for tensor in tensors if tensor.shape.rank is None]
-    if shapeless:
-        raise ModelError(
-            f"the model does not say which shape its input '{shapeless[0]}' has: give its size with --input-size HxW"
-        )
+    _check_shapes({tensor.name.split(":")[0]: tensor.shape.rank is not None for tensor in tensors})
     inputs, outputs = [tensor.name for tensor in tensors], [tensor.name for tensor in function.outputs]
     friendly = {tensor: tensor.split(":")[0] for tensor in (*inputs, *outputs)}
     if len(names) == len(outputs):
         friendly |= dict(zip(outputs, names, strict=True))
     _graph(tf_loader.from_function(function, inputs, outputs), inputs, outputs, friendly, result, opset)
+
+
+def _check_shapes(known: dict[str, bool]) -> None:
+    """Refuse inputs of which nothing is known.
+
+    Raises:
+        ModelError: one has no shape at all.
+    """
+    for name, is_known in known.items():
+        if not is_known:
+            raise ModelError(
+                f"the model does not say which shape its input '{name}' has: give its size with --input-size HxW"
+            )
 
 
 def _graph(
