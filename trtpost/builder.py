@@ -189,7 +189,9 @@ def _baked(
         progress.warn(warning)
     if options.head is None and located.is_choice and not _has_background(_names(decided.model, options)):
         progress.warn(describe_choice(located))
-    for name in spoilt_weights(baked)[:1]:
+    with understood(source):
+        spoilt = spoilt_weights(baked)
+    for name in spoilt[:1]:
         progress.warn(f"weight '{name}' holds NaN or infinities, so the mask is likely to be wrong everywhere")
     return (
         decided.model,

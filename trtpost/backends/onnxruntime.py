@@ -156,4 +156,6 @@ def _run(session: Any, output: str, values: dict[str, NDArray[Any]]) -> NDArray[
 def _session(model: onnx.ModelProto, options: Any) -> Any:
     import onnxruntime
 
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"], enable_fallback=0
+    )

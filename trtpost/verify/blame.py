@@ -147,7 +147,9 @@ def _inside(bundle: Bundle) -> Callable[[NDArray[np.uint8]], tuple[NDArray[Any],
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.add_session_config_entry("session.disable_quant_qdq", "1")  # as the portable engine computes
-    session = onnxruntime.InferenceSession(network.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        network.SerializeToString(), options, providers=["CPUExecutionProvider"], enable_fallback=0
+    )
 
     def look(pixels: NDArray[np.uint8]) -> tuple[NDArray[Any], NDArray[Any]]:
         tensor, logits = session.run(names, {"image": pixels})

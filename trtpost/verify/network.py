@@ -183,10 +183,12 @@ def _onnx(source: Path, decided: Decided, inner: bool) -> tuple[str, Runner, Lay
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     model = onnx.load(source, format="protobuf")
     if set(names) <= {value.name for value in model.graph.output}:
-        session = onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            str(source), options, providers=["CPUExecutionProvider"], enable_fallback=0
+        )
     else:
         content = with_outputs(model, names).SerializeToString()
-        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"], enable_fallback=0)
     is_signed = any(one.name == located.input and one.type == "tensor(int8)" for one in session.get_inputs())
 
     def run(tensor: NDArray[Any]) -> tuple[_Raw, _Raw | None]:
