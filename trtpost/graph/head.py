@@ -17,8 +17,10 @@ from trtpost.spec import Layout
 _AUXILIARY = re.compile(r"(^|[^a-z])(aux|auxiliary|deep_?supervision)", re.IGNORECASE)
 _RETYPING_OPS = frozenset({"Cast", "Squeeze", "Unsqueeze", "Identity"})
 """Leave every label where it is."""
-_LABEL_OPS = _RETYPING_OPS | {"Reshape", "Transpose", "Resize", "Gather", "Slice"}
-"""Move labels about, but make no new ones."""
+_ROUNDING_OPS = frozenset({"Round", "Floor", "Ceil"})
+"""Leave whole numbers as they are."""
+_LABEL_OPS = _RETYPING_OPS | _ROUNDING_OPS | {"Reshape", "Transpose", "Resize", "Gather", "Slice"}
+"""Move labels about, but make no new ones, unless a `Resize` interpolates: see `before_interpolation`."""
 
 
 def segmentation_output(graph: gs.Graph, input_size: tuple[int, int]) -> gs.Variable:
@@ -159,6 +161,30 @@ def logits_before_argmax(output: gs.Variable, input_size: tuple[int, int]) -> tu
     return logits, layout
 
 
+def before_interpolation(output: gs.Variable) -> tuple[gs.Variable, tuple[str, ...]]:
+    """Labels before a Resize that interpolates them, and the ops stepped over: between 0 and 2 there is no 1.
+
+    Raises:
+        ModelError: the network goes on to move what it has interpolated.
+    """
+    if argmax_before(output) is None:
+        return output, ()
+    tensor, best, dropped, kept = output, output, [], 0
+    while tensor.inputs[0].op in _LABEL_OPS:
+        node = tensor.inputs[0]
+        tensor = node.inputs[0]
+        dropped.append(node.op)
+        if node.op == "Resize" and node.attrs.get("mode", "nearest") != "nearest":
+            moving = set(dropped[kept:-1]) - _RETYPING_OPS - _ROUNDING_OPS - {"Resize"}
+            if moving:
+                raise ModelError(
+                    f"the network interpolates its class ids ('{node.outputs[0].name}', a {node.attrs['mode']} Resize) "
+                    f"and so invents classes: name the class ids before it with --logits '{tensor.name}'"
+                )
+            best, kept = tensor, len(dropped)
+    return best, tuple(dropped[:kept])
+
+
 def before_retyping(output: gs.Variable) -> tuple[gs.Variable, tuple[str, ...]]:
     """Integer labels before the Cast, Squeeze or Unsqueeze that ends the network, and the ops stepped over."""
     tensor, best, dropped, kept = output, output, [], 0
@@ -293,7 +319,7 @@ def refuse_lone_softmax(tensor: gs.Variable) -> None:
     while tensor.inputs and tensor.inputs[0].op in _RETYPING_OPS | RESHAPING_OPS | {"Transpose"}:
         tensor = tensor.inputs[0].inputs[0]
     node = tensor.inputs[0] if tensor.inputs else None
-    if node is not None and node.op == "Softmax" and dims(tensor)[node.attrs.get("axis", -1)] == 1:
+    if node is not None and node.op == "Softmax" and dims(tensor) and dims(tensor)[node.attrs.get("axis", -1)] == 1:
         raise ModelError(
             f"'{tensor.name}' is a Softmax of one class, which is 1 everywhere: take the logits before it with "
             f"--logits '{node.inputs[0].name}', or train with two classes, or with a Sigmoid"

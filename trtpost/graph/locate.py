@@ -138,7 +138,9 @@ def locate(
         else:
             found = head or _head(tensor, layout, size)
             if found == "labels":
-                tensor, dropped = heads.before_retyping(tensor)
+                tensor, dropped = heads.before_interpolation(tensor)
+                tensor, more = heads.before_retyping(tensor)
+                dropped += more
             elif found == "threshold":
                 tensor, dropped = heads.before_quantization(tensor)
             else:
