@@ -120,41 +120,21 @@ def locate(
             "trtpost takes networks of 1 or 3, fixed in the model"
         )
 
-    dropped: tuple[str, ...] = ()
     if logits is not None:
         output = tensor = _tensor(graph, logits)
+        dropped: tuple[str, ...] = ()
     else:
-        output = tensor = heads.segmentation_output(graph, size)
-        before = heads.logits_before_argmax(output, size) if before_argmax or head == "multilabel" else None
-        if before is not None:
-            (tensor, axis_layout), dropped = before, ("ArgMax",)
-            more: tuple[str, ...] = ()
-            if head != "multilabel":
-                tensor, more = heads.before_needless(tensor, layout, size)
-            layout = layout or (axis_layout if not more else None)
-            dropped += more
-        elif head in ("threshold", "multilabel"):
-            tensor, dropped = heads.before_quantization(tensor)
-        else:
-            found = head or _head(tensor, layout, size)
-            if found == "labels":
-                tensor, dropped = heads.before_interpolation(tensor)
-                tensor, more = heads.before_retyping(tensor)
-                dropped += more
-            elif found == "threshold":
-                tensor, dropped = heads.before_quantization(tensor)
-            else:
-                tensor, dropped = heads.before_needless(tensor, layout, size)
+        output = heads.segmentation_output(graph, size)
+        tensor, layout, dropped = _start(output, head, layout, size, before_argmax=before_argmax)
     view = _unfolded(tensor, head, layout, size, guess=logits is not None)
     tensor_shape = view.shape if view is not None else dims(tensor)
     found_head = _head(tensor, layout, size) if head is None else "argmax" if head == "multilabel" else head
     found_layout, classes = _channels(tensor, tensor_shape, found_head, view.layout if view else layout, size)
-    if head == "multilabel" and classes == 1:
+    multilabel = head == "multilabel" and classes > 1
+    if head == "multilabel" and not multilabel:
         found_head, classes = "threshold", 2
     if found_head == "threshold":
         heads.refuse_lone_softmax(tensor)
-    compared = found_head == "threshold" or head == "multilabel"
-    independent = found_head == "argmax" and "ArgMax" not in dropped and heads.are_independent(output)
     located = Located(
         input=source.name,
         input_layout=source_layout,
@@ -173,10 +153,10 @@ def locate(
         dropped=dropped,
         others=tuple(value.name for value in graph.outputs if value.name != output.name),
         is_flat=view is not None,
-        limits=heads.limits_of(tensor) if compared else None,
-        independent=independent,
+        limits=heads.limits_of(tensor) if multilabel or found_head == "threshold" else None,
+        independent=found_head == "argmax" and "ArgMax" not in dropped and heads.are_independent(output),
     )
-    if head != "multilabel" or found_head == "threshold":
+    if not multilabel:
         return located
     background = located.threshold if threshold is None else threshold
     return replace(located, classes=classes + 1, background=background)
@@ -234,6 +214,35 @@ def _expected_range(source: gs.Variable) -> str:
         return ""
     centre = -offset / gain
     return "pixels" if abs(255 * gain) <= 20 or abs(centre) > 2 else "unit"
+
+
+def _start(
+    output: gs.Variable,
+    head: Ending | None,
+    layout: Layout | None,
+    input_size: tuple[int, int],
+    *,
+    before_argmax: bool,
+) -> tuple[gs.Variable, Layout | None, tuple[str, ...]]:
+    """What the post-processing takes, its layout where that is known, and the ops between it and `output`."""
+    if before_argmax or head == "multilabel":
+        before = heads.logits_before_argmax(output, input_size)
+        if before is not None:
+            tensor, axis_layout = before
+            more: tuple[str, ...] = ()
+            if head != "multilabel":
+                tensor, more = heads.before_needless(tensor, layout, input_size)
+            return tensor, layout or (axis_layout if not more else None), ("ArgMax", *more)
+    found = head or _head(output, layout, input_size)
+    if found == "labels":
+        tensor, dropped = heads.before_interpolation(output)
+        tensor, more = heads.before_retyping(tensor)
+        return tensor, layout, dropped + more
+    if found == "argmax":
+        tensor, dropped = heads.before_needless(output, layout, input_size)
+    else:
+        tensor, dropped = heads.before_quantization(output)
+    return tensor, layout, dropped
 
 
 def _unfolded(
