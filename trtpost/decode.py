@@ -55,7 +55,7 @@ def decode(content: bytes, name: str, needed: tuple[int, int] | None = None) -> 
 
     Raises:
         ImageError: empty, damaged, cut short, not in one of `FORMATS`, of pixels that have no defined range (floating
-            point, 32 bits), or larger than `MAX_PIXELS`.
+            point, 32 bits), larger than `MAX_PIXELS`, or than what memory is left.
     """
     if not content:
         raise ImageError(f"{name} is empty (zero bytes), not an image")
@@ -68,14 +68,16 @@ def decode(content: bytes, name: str, needed: tuple[int, int] | None = None) -> 
         raise ImageError(f"{name} {_unidentified(content)}") from None
     except Image.DecompressionBombError:
         raise ImageError(f"{name} has more than {MAX_PIXELS / 1e6:.0f} million pixels: cut it into tiles") from None
-    except _RangeError as error:
+    except _RefusedError as error:
         raise ImageError(f"{name} {error}") from None
+    except MemoryError:
+        raise ImageError(f"{name} does not fit into memory: cut it into tiles") from None
     except Exception as error:  # every decoder has errors of its own
         raise ImageError(f"{name} is damaged or cut short: {reason(error)}") from None
 
 
-class _RangeError(Exception):
-    """Pixels whose values have no defined range or no meaning as RGB; says what to do."""
+class _RefusedError(Exception):
+    """A sound file whose pixels are not those of a photo, or have no defined range; says what to do."""
 
 
 class _NoWarnings:
@@ -180,10 +182,18 @@ def _decoded(image: Image.Image, content: bytes, needed: tuple[int, int] | None)
         if needed is not None:
             whole = _reduce(image, needed)
         pixels = _decoded_jpeg(image, content)
+    elif image.format == "TIFF" and _is_preview(image):
+        raise _RefusedError("holds a small preview first, as cameras' raw files do: develop it, or save it as PNG")
     else:
         pixels = _rgb(image)
     photo = _upright(pixels, _orientation(image))  # decoders that turn it themselves have removed the tag by now
     return photo, whole or (photo.shape[0], photo.shape[1])
+
+
+def _is_preview(image: Image.Image) -> bool:
+    """Whether the first picture of a TIFF is another one at reduced resolution."""
+    subfile: Any = image.tag_v2.get(SUBFILE_TYPE, 0)  # type: ignore[attr-defined]
+    return isinstance(subfile, int) and bool(subfile & 1)
 
 
 def _orientation(image: Image.Image) -> int:
@@ -243,7 +253,7 @@ def _rgb(image: Image.Image) -> Photo:
         return np.repeat(_levels(image)[..., None], 3, axis=2)
     if image.mode in ("F", "LAB", "HSV"):
         kind = "floating-point pixels, which have no defined range" if image.mode == "F" else f"{image.mode} pixels"
-        raise _RangeError(f"has {kind}: save it with 8 bits a channel in RGB")
+        raise _RefusedError(f"has {kind}: save it with 8 bits a channel in RGB")
     # `convert` copies even where there is nothing to convert
     return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
 
@@ -254,14 +264,16 @@ def _levels(image: Image.Image) -> NDArray[np.uint8]:
     if image.format == "TIFF":
         tags: Any = image.tag_v2  # type: ignore[attr-defined]
         if image.mode == "I":
-            raise _RangeError("has pixels of 32 bits, or with a sign, which have no defined range: save it with 8 bits")
+            raise _RefusedError(
+                "has pixels of 32 bits, or with a sign, which have no defined range: save it with 8 bits"
+            )
         bits, inverted = tags[BITS_PER_SAMPLE][0], tags[PHOTOMETRIC] == WHITE_IS_ZERO
     levels = np.asarray(image)
     upper = (levels.clip(0, 65535) >> (bits - 8)).astype(np.uint8)
     return ~upper if inverted else upper
 
 
-BITS_PER_SAMPLE, PHOTOMETRIC = 258, 262
+SUBFILE_TYPE, BITS_PER_SAMPLE, PHOTOMETRIC = 254, 258, 262
 """Tags of TIFF."""
 
 WHITE_IS_ZERO = 0

@@ -412,6 +412,13 @@ def test_files_that_are_no_photos(tmp_path, content, says):
         read_photo(content)
 
 
+def test_raw_files_of_cameras():
+    """TIFFs that begin with a preview (DNG, NEF, ARW): a mask of that would have another size than the photo."""
+    with pytest.raises(ImageError, match="holds a small preview first, as cameras' raw files do: develop it"):
+        read_photo(encoded(SCENE, "TIFF", tiffinfo={254: 1}))
+    np.testing.assert_array_equal(read_photo(encoded(SCENE, "TIFF", tiffinfo={254: 0})), SCENE)
+
+
 def test_a_png_named_jpg(tmp_path):
     """Endings that lie: the content decides."""
     (tmp_path / "photo.jpg").write_bytes(encoded(SCENE))
@@ -466,6 +473,17 @@ def test_files_too_large_to_read_are_refused(tmp_path):
         file.truncate(3 << 30)
     with pytest.raises(ImageError, match="more than 2 GiB"):
         read_photo(path)
+
+
+def test_photos_that_memory_does_not_hold(monkeypatch):
+    """Small machines: no fault of the file's."""
+
+    def convert(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Image.Image, "convert", convert)
+    with pytest.raises(ImageError, match="does not fit into memory: cut it into tiles"):
+        read_photo(encoded(GRAY))
 
 
 @pytest.fixture(scope="module")
