@@ -383,7 +383,10 @@ def check_replaceable(path: Path) -> None:
         BundleError: something else has that name, other files lie in it, or its place is read-only.
     """
     read_steadily(path, lambda: _check_replaceable(path))
-    above = next(parent for parent in Path(os.path.realpath(path)).parents if parent.exists())
+    real = Path(os.path.realpath(path))
+    if real.is_symlink():
+        raise BundleError(f"{path} is a link in a circle: choose another name with --output")
+    above = next(parent for parent in real.parents if parent.exists())
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         why = "may not be written to" if above.is_dir() else "is a file, not a folder"
         raise BundleError(f"cannot write the engine bundle {path}: {above} {why}; choose another place with --output")

@@ -20,7 +20,7 @@ T = TypeVar("T")
 _HERE, _EXCHANGE = -100, 2
 """AT_FDCWD and RENAME_EXCHANGE of Linux."""
 
-_GAP_SECONDS = 0.02
+_GAP_SECONDS = 1.0
 """For which a name may be missing while another process replaces its folder in two steps."""
 
 
@@ -33,7 +33,7 @@ def write_folder(path: Path, contents: dict[str, bytes]) -> None:
         OSError: it cannot be written; an older one is as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*"):
+    for leftover in _beside(path):
         _remove_abandoned(leftover)
     with _temporary_folder(path) as folder:
         for name, content in contents.items():
@@ -57,10 +57,16 @@ def read_steadily(path: Path, read: Callable[[], T]) -> T:
         try:
             return read()
         except TrtpostError:
-            if before is None and time.monotonic() < deadline:
-                time.sleep(0.001)
-            elif before is None or _identity(path) == before:
+            in_a_gap = before is None and time.monotonic() < deadline and any(_beside(path))
+            if not in_a_gap and _identity(path) == before:
                 raise
+            time.sleep(0.001)
+
+
+def _beside(path: Path) -> Iterator[Path]:
+    """The hidden folders of those who are writing `path`, or were killed over it."""
+    with contextlib.suppress(OSError, ValueError):
+        yield from path.parent.glob(f".{glob.escape(path.name)}.*")
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

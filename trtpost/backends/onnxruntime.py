@@ -120,7 +120,10 @@ class OnnxRuntimeEngine:
         with self._lock:
             buffer = self._free.pop() if self._free else None
         if buffer is None or buffer.shape != shape:
-            buffer = np.empty(shape, self._logits_dtype)
+            try:
+                buffer = np.empty(shape, self._logits_dtype)
+            except (MemoryError, ValueError) as error:  # a damaged graph may promise any shape
+                raise BackendError(f"logits of {list(shape)} do not fit into memory: {reason(error)}") from None
         try:
             yield buffer
         finally:
