@@ -25,7 +25,8 @@ class PhotoFile:
 
     Attributes:
         path: of the file; `STDIN`.
-        place: where it lies in the folder that was given, below whose counterpart its mask goes; of a file its name.
+        place: where its mask goes below the output: as the photo lies in the folder that was given, with that folder's
+            name where there is more than this one folder; of a file its name.
         content: of stdin; None where the file is read when its turn comes.
     """
 
@@ -48,7 +49,7 @@ def find_photos(paths: Sequence[Path]) -> list[PhotoFile]:
     Raises:
         TrtpostError: a folder that cannot be read or holds no photo; nothing that is a photo on stdin.
     """
-    several = len({path for path in paths if is_folder(path)}) > 1
+    alone = len(set(paths)) == 1
     found: dict[Path, PhotoFile] = {}
     for path in dict.fromkeys(paths):
         if path == STDIN:
@@ -57,7 +58,7 @@ def find_photos(paths: Sequence[Path]) -> list[PhotoFile]:
             photos = photos_under(path, nested=True)
             if not photos:
                 raise SpecError(f"{path} holds no photo; in folders they are known by their endings: .jpg, .png, .webp")
-            root = Path(path.resolve().name) if several else Path()
+            root = Path() if alone else Path(path.resolve().name)
             for photo in photos:
                 found.setdefault(photo, PhotoFile(photo, root / photo.relative_to(path)))
         else:

@@ -106,7 +106,7 @@ def test_a_photo_given_twice_runs_once(tmp_path):
     """Patterns that overlap; stdin has only one content."""
     assert masks("a.jpg", "a.jpg") == ["a.mask.png"]
     folder = tree(tmp_path / "photos", "a.jpg", "b.jpg")
-    assert masks(folder, folder / "a.jpg", folder) == ["a.mask.png", "b.mask.png"]
+    assert masks(folder, folder / "a.jpg", folder) == ["photos/a.mask.png", "photos/b.mask.png"]
 
 
 @pytest.mark.parametrize("name", ["x" * 251 + ".jpg", "ü" * 125 + ".jpg", "🐈" * 62 + ".jpg"], ids=["x", "ü", "cat"])
@@ -187,11 +187,13 @@ def test_a_folder_tree_keeps_its_structure(tmp_path, infer):
 
 
 def test_several_folders_and_files(tmp_path):
-    """Each folder keeps its name; folders of one name too."""
+    """Each folder keeps its name, so that `photos/*` gives what `photos` does; folders of one name stay apart too."""
     tree(tmp_path, "one/a.jpg", "two/a.jpg", "x/one/a.jpg", "a.jpg")
     one, two = tmp_path / "one", tmp_path / "two"
     assert masks(one, two, tmp_path / "a.jpg") == ["one/a.mask.png", "two/a.mask.png", "a.mask.png"]
-    assert masks(one, tmp_path / "a.jpg", one / "a.jpg") == ["one_a.jpg.mask.png", f"{tmp_path.name}_a.jpg.mask.png"]
+    assert masks(one, tmp_path / "a.jpg", one / "a.jpg") == ["one/a.mask.png", "a.mask.png"]
+    assert masks(one / "a.jpg", two / "a.jpg") == ["one_a.jpg.mask.png", "two_a.jpg.mask.png"]
+    assert sorted(masks(*tmp_path.iterdir())) == sorted(masks(tmp_path))
     assert len(masks(one, tmp_path / "x/one", two)) == 3
 
 
