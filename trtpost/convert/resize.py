@@ -2,7 +2,8 @@
 
 tf2onnx writes the ratio of the sizes as a float32 `scales`, from which ONNX computes the output's size: 24 -> 53 pixels
 become 52. It leaves the element type to ONNX, while TensorFlow's bilinear always gives float32 and ONNX Runtime has no
-`Resize` of most integers; and nearest in ONNX selects other pixels than TensorFlow for some ratios.
+`Resize` of most integers; nearest in ONNX selects other pixels than TensorFlow for some ratios; cubic has other
+weights, and areas are taken for nearest.
 """
 
 from __future__ import annotations
@@ -60,8 +61,61 @@ def nearest(ctx: Any, node: Any, _name: str, _args: Any) -> None:
     _replace(ctx, node, "Transpose", [result], {"perm": _TO_NHWC})
 
 
-HANDLERS: dict[str, tuple[Any, list[Any]]] = {"ResizeBilinear": (bilinear, []), "ResizeNearestNeighbor": (nearest, [])}
+def linear(ctx: Any, node: Any, _name: str, _args: Any) -> None:
+    """`ResizeBicubic`, `ResizeArea` or `ScaleAndTranslate(images [N, h, w, C], size [2], ...) -> float32 [N, H, W, C]`.
+
+    Sums of pixels, rows and columns apart, with weights that ONNX has no mode for: its own are other cubics, and it
+    knows no areas. So they are products with a matrix for each axis, whose rows TensorFlow gives itself. Where sizes
+    are computed when the network runs, the node stays, and is reported as one without an ONNX form.
+    """
+    known = ctx.get_shape(node.input[0])
+    constants = [value.get_tensor_value(as_list=False) if value.is_const() else None for value in node.inputs[1:]]
+    if known is None or min(known[1:3]) < 1 or any(value is None for value in constants):
+        return
+    source = node.input[0]
+    if ctx.get_dtype(source) != onnx.TensorProto.FLOAT:
+        source = _cast(ctx, source, onnx.TensorProto.FLOAT)
+    result = ctx.make_node("Transpose", [source], attr={"perm": _TO_NCHW}).output[0]
+    down, across = (_matrix(node, axis, known[1 + axis], constants) for axis in (0, 1))
+    columns = ctx.make_const(f"{node.name}/columns", np.ascontiguousarray(across.T)).output[0]
+    rows = ctx.make_const(f"{node.name}/rows", down).output[0]
+    result = ctx.make_node("MatMul", [result, columns]).output[0]
+    result = ctx.make_node("MatMul", [rows, result]).output[0]
+    _replace(ctx, node, "Transpose", [result], {"perm": _TO_NHWC})
+
+
+HANDLERS: dict[str, tuple[Any, list[Any]]] = {
+    "ResizeBilinear": (bilinear, []),
+    "ResizeNearestNeighbor": (nearest, []),
+    "ResizeBicubic": (linear, []),
+    "ResizeArea": (linear, []),
+    "ScaleAndTranslate": (linear, []),
+}
 """As tf2onnx takes them."""
+
+
+def _matrix(node: Any, axis: int, source: int, constants: list[NDArray[Any]]) -> NDArray[np.float32]:
+    """What one axis of the node does, float32 [target, source]: its result for an image of each unit vector."""
+    import tensorflow as tf
+
+    shape = [source, 1, 1, 1]
+    shape[1 + axis] = source
+    size, *rest = constants
+    arguments: dict[str, Any] = {"images": np.eye(source, dtype=np.float32).reshape(shape)}
+    arguments["size"] = np.where(np.arange(2) == axis, size, 1).astype(np.int32)  # the other axis is one pixel
+    if node.type == "ScaleAndTranslate":
+        for name, neutral, values in zip(("scale", "translation"), (1, 0), rest, strict=True):
+            arguments[name] = np.where(np.arange(2) == axis, values, neutral).astype(np.float32)
+        arguments["kernel_type"] = node.get_attr_str("kernel_type")
+        arguments["antialias"] = _flag(node, "antialias")
+    else:
+        arguments["align_corners"] = _flag(node, "align_corners")
+        if node.type == "ResizeBicubic":
+            arguments["half_pixel_centers"] = _flag(node, "half_pixel_centers")
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:  # tf2onnx works inside a graph of its own
+        weights = session.run(getattr(tf.raw_ops, node.type)(**arguments))
+    matrix: NDArray[np.float32] = np.ascontiguousarray(weights.reshape(source, -1).T)
+    return matrix
 
 
 def _index(source: int, target: int, *, align: bool, half: bool) -> NDArray[np.int64]:
