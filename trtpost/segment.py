@@ -247,6 +247,8 @@ class Segmenter:
         with watch("preprocess"):
             pixels = self._batch(photos)
         masks = self._engine.run(pixels, photos[0].size, watch)
+        if masks.shape[1:] != photos[0].size or len(masks) < len(photos):
+            raise BackendError(f"the engine gives masks of shape {masks.shape}: it is damaged, build the bundle again")
         share = watch.timing.share(len(photos))
         return [
             Result(mask, photo.pixels, self.bundle.passport.classes, replace(share, decode=photo.timing.decode))

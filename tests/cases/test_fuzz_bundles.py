@@ -399,8 +399,7 @@ def other_formats(seed: int, folder: Path) -> None:
         ".pb": b"\n\x09\n\x01x\x12\x04Cast",
     }
     path.write_bytes(mutated_bytes(contents[suffix], rng))
-    if suffix == ".tflite":
-        (kind_of, read_metadata)[rng.randrange(2)](path)
+    read_metadata(path)
     content_of(path, kind_of(path))
     if seed // len(KINDS) in (3, 12, 21):  # it takes seconds to start
         convert(path)
@@ -499,6 +498,109 @@ def test_what_is_mutated_is_read_when_it_is_not_mutated(tmp_path):
     assert len(read_metadata(tmp_path / "net.tflite").labels) == 40
 
 
+VAST = 1 << 40
+DEMANDS: dict[str, dict[str, np.ndarray]] = {
+    "z = ConstantOfShape (s)": {"s": np.array([VAST, VAST])},
+    "z = Tile (a, s)": {"s": np.array([1, 1, VAST, VAST])},
+    "z = Expand (a, s)": {"s": np.array([VAST, 4, 8, 12])},
+    "z = Pad (a, s)": {"s": np.array([0, 0, 0, 0, 0, 0, VAST, VAST])},
+    "z = Pad (a, s)\n\n": {"s": np.array([0, 0, -VAST, 0, 0, 0, 0, 0])},
+    'z = Resize <mode = "nearest"> (a, , s)': {"s": np.array([1, 1, 1e9, 1e9], np.float32)},
+    'z = Resize <mode = "linear"> (a, , s)': {"s": np.array([1, 1, -1, np.nan], np.float32)},
+    "z = Range (s, t, u)": {"s": np.float32(0), "t": np.float32(1e18), "u": np.float32(1)},
+    "z = Range (s, t, u)\n\n": {"s": np.float32(0), "t": np.float32(1), "u": np.float32(0)},
+    "z = Gather <axis = 1> (a, s)": {"s": np.array([0, VAST])},
+    "z = Conv <pads = [1073741824, 1073741824, 1073741824, 1073741824]> (image, k)": {},
+    "z = Conv <group = 0> (image, k)": {},
+    "z = Conv <strides = [0, 0]> (image, k)": {},
+    "z = MaxPool <kernel_shape = [1, 1], strides = [0, 0]> (a)": {},
+    "z = DepthToSpace <blocksize = 0> (a)": {},
+    "z = Transpose <perm = [9, -1, 3, 2]> (a)": {},
+    "z = Reshape (a, s)": {"s": np.array([-1, -1, 0, 12])},
+    "z, i = TopK <axis = 1> (a, s)": {"s": np.array([VAST])},
+}
+"""Operators that ask for all the memory in the world, or for what there is not."""
+
+
+def demanding(seed: int, folder: Path) -> None:
+    text, weights = list(DEMANDS.items())[seed]
+    model = net(
+        f"a = Conv (image, k)\n {text}\n m = ReduceMax <keepdims = 0> (z)\n logits = Add (a, m)",
+        "float[1,3,8,12] image",
+        "float[1,4,8,12] logits",
+        k=kernel(4),
+        **weights,
+    )
+    runs(build(save(model, folder / "net.onnx"), folder / "net.trtpost", flavour="none"))
+
+
+def chained(calls: int, first: str) -> onnx.ModelProto:
+    """A network whose function n calls function n-1 twice, and function 0 the one that is named."""
+    model, versions = nchw(), [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("ours", 1)]
+    make = onnx.helper.make_node
+    for index in range(calls):
+        before = f"f{index - 1}" if index else first
+        nodes = [make(before, ["a"], ["m"], domain="ours"), make(before, ["m"], ["b"], domain="ours")]
+        if before == "Relu":
+            nodes = [make(before, ["a"], ["b"])]
+        model.functions.append(onnx.helper.make_function("ours", f"f{index}", ["a"], ["b"], nodes, versions))
+    model.opset_import.append(versions[1])
+    model.graph.node[0].output[0] = "y"
+    model.graph.node.append(make(f"f{calls - 1}", ["y"], ["logits"], domain="ours"))
+    return model
+
+
+def resized(*shape: int) -> onnx.ModelProto:
+    """A network whose input and output are said to have these sides."""
+    model = nchw()
+    for value in (model.graph.input[0], model.graph.output[0]):
+        for axis, side in zip((0, 2, 3), shape, strict=True):
+            value.type.tensor_type.shape.dim[axis].dim_value = side
+    return model
+
+
+def endless(seed: int, folder: Path) -> None:
+    model = [
+        lambda: chained(40, "Relu"),
+        lambda: chained(1, "f0"),
+        lambda: chained(3, "f2"),
+        lambda: resized(1, 60_000, 60_000),
+        lambda: resized(1, VAST, 1),
+        lambda: resized(1 << 24, 8, 12),
+        lambda: resized(VAST, 8, 12),
+        lambda: net(
+            "a = Conv (image, k)\n logits = Expand (a, s)",
+            "float[1,3,8,12] image",
+            "float[1,1073741824,8,12] logits",
+            k=kernel(1),
+            s=np.array([1, 1 << 30, 1, 1]),
+        ),
+    ][seed]()
+    path = save(model, folder / "net.onnx")
+    build(path, folder / "net.trtpost", flavour="none")
+
+
+def test_models_that_ask_for_everything():
+    """A few bytes that want all memory, or have no end: refused before, or when the runtime refuses the memory."""
+    assert check(demanding, range(len(DEMANDS)))["accepted"] == 0
+    assert check(endless, range(8), workers=1)["accepted"] == 0
+
+
+def test_label_lists_that_are_no_texts(tmp_path):
+    """The archive in a TFLite file: encrypted, compressed in an unknown way, damaged, or a bomb."""
+    good, path = tflite(), tmp_path / "net.tflite"
+    entry, data = good.rfind(b"PK\x01\x02"), good.find(b"labelmap.txt") + len("labelmap.txt")
+    damaged_texts = []
+    for place, value in ((entry + 8, 1), (entry + 10, 99), (data + 1, good[data + 1] ^ 255)):
+        damaged_texts.append(good[:place] + bytes([value]) + good[place + 1 :])
+    bomb = io.BytesIO(b"TFL3" * 30)
+    with zipfile.ZipFile(bomb, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("labels.txt", bytes(30_000_000))
+    for content in (*damaged_texts, bomb.getvalue()):
+        path.write_bytes(content)
+        assert read_metadata(path).labels == ()
+
+
 def hostile(seed: int, folder: Path) -> None:
     match seed:
         case 0:
@@ -510,7 +612,7 @@ def hostile(seed: int, folder: Path) -> None:
         case 3:
             raise ValueError("not for the user")
         case 4:
-            np.ones(3 << 24)
+            len(b"x" * (240 << 20))
         case 5:
             (folder / ".half").touch()
         case 6:

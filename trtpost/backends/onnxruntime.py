@@ -113,8 +113,8 @@ class OnnxRuntimeEngine:
     @contextmanager
     def _buffer(self, batch: int) -> Iterator[NDArray[Any] | None]:
         """Memory for the logits, kept for the next call; None where the graph does not tell their size."""
-        shape = (self._logits_shape[0] or batch, *self._logits_shape[1:])
-        if 0 in shape:
+        shape = tuple(side or batch for side in self._logits_shape[:1]) + self._logits_shape[1:]
+        if not shape or 0 in shape:
             yield None
             return
         with self._lock:
