@@ -798,16 +798,19 @@ def test_a_graph_that_resizes_its_labels(tf, tmp_path, dtype):
         assert other.dtype == one.dtype.as_numpy_dtype
 
 
-def test_a_graph_that_resizes_its_labels_is_built(tf, tmp_path):
-    """Kind: the same through the whole of trtpost, photo to mask, with an int64 Resize behind a Squeeze."""
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "int16"])
+def test_a_graph_that_resizes_its_labels_is_built(tf, tmp_path, dtype):
+    """Kind: the same through the whole, photo to mask and to a plan: TensorRT has no small integers inside."""
+    package("tensorrt_rtx")
 
     def labels(image):
         ids = tf.expand_dims(tf.argmax(tf.nn.conv2d(image, WEIGHTS, 1, "SAME"), -1), -1)
-        resized = tf.raw_ops.ResizeNearestNeighbor(images=ids, size=(37, 53), half_pixel_centers=True)
+        resized = tf.raw_ops.ResizeNearestNeighbor(images=tf.cast(ids, dtype), size=(37, 53), half_pixel_centers=True)
         return tf.squeeze(resized, -1, name="mask")
 
     freeze(tf, labels, tmp_path / "net.pb")
-    bundle = build(tmp_path / "net.pb", tmp_path / "bundle", flavour="none", normalize="none", size=(37, 53))
+    settings = {"flavour": "tensorrt_rtx", "normalize": "none", "size": (37, 53)}
+    bundle = build(tmp_path / "net.pb", tmp_path / "bundle", **settings)
     photo = np.random.default_rng(0).integers(0, 256, (37, 53, 3), dtype=np.uint8)
     with Segmenter(bundle, backend="onnxruntime") as segmenter:
         mask = segmenter(photo).mask
@@ -875,3 +878,30 @@ def test_integers_that_onnx_runtime_does_not_resize(tmp_path, dtype):
     np.testing.assert_array_equal(found, ids.repeat(2, 2).repeat(2, 3).astype(dtype))
     assert found.dtype == np.dtype(dtype)
     assert load_model(save(model, tmp_path / "net.onnx")).graph.node
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint32"])
+def test_class_ids_of_a_small_type_keep_their_values(dtype):
+    """Kind: ids cast to a small type inside, then moved, used and given out: the same numbers and types as before."""
+    code = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    name = onnx.TensorProto.DataType.Name(code).lower()
+    model = net(
+        f"""scores = Conv (image, k)
+            ids = ArgMax <axis = 1> (scores)
+            typed = Cast <to = {code}> (ids)
+            flipped = Transpose <perm = [0, 1, 3, 2]> (typed)
+            labels = Identity (flipped)
+            floats = Cast <to = 1> (flipped)
+            doubled = Add (floats, floats)""",
+        "float[1,3,16,24] image",
+        f"{name}[1,1,24,16] labels, float[1,1,24,16] doubled",
+        k=oihw(),
+    )
+    image = IMAGE.transpose(0, 3, 1, 2).copy()
+    ids = np.einsum("nihw,oikl->nohw", image, oihw()).argmax(1, keepdims=True).transpose(0, 1, 3, 2)
+    labels, doubled = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"image": image})
+    np.testing.assert_array_equal(labels, ids.astype(dtype))
+    assert labels.dtype == np.dtype(dtype)
+    np.testing.assert_array_equal(doubled, 2 * ids.astype(np.float32))
+    kinds = {value.name: value.type.tensor_type.elem_type for value in model.graph.value_info}
+    assert kinds["typed"] == onnx.TensorProto.INT32
