@@ -94,7 +94,7 @@ HANDLERS: dict[str, tuple[Any, list[Any]]] = {
 """As tf2onnx takes them."""
 
 
-def _matrix(node: Any, axis: int, source: int, constants: list[NDArray[Any]]) -> NDArray[np.float32]:
+def _matrix(node: Any, axis: int, source: int, constants: list[Any]) -> NDArray[np.float32]:
     """What one axis of the node does, float32 [target, source]: its result for an image of each unit vector."""
     import tensorflow as tf
 

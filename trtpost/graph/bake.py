@@ -281,6 +281,10 @@ def _name_nodes(model: onnx.ModelProto, prefix: str) -> None:
 
 def _merge(first: onnx.ModelProto, second: onnx.ModelProto, io_map: list[tuple[str, str]]) -> onnx.ModelProto:
     try:
-        return onnx.compose.merge_models(first, second, io_map=io_map)
+        merged: onnx.ModelProto = onnx.compose.merge_models(first, second, io_map=io_map)
     except (ValueError, onnx.checker.ValidationError) as error:
         raise ModelError(f"preprocessing, network and post-processing do not fit together: {reason(error)}") from None
+    versions = {entry.domain: entry.version for entry in merged.opset_import}  # it lists those of both
+    del merged.opset_import[:]
+    merged.opset_import.extend(onnx.helper.make_opsetid(domain, version) for domain, version in versions.items())
+    return merged

@@ -26,7 +26,7 @@ import onnx.reference
 from numpy.typing import NDArray
 
 from trtpost.graph.emulate import session
-from trtpost.graph.model import FUNCTION_IR_VERSION
+from trtpost.graph.model import FUNCTION_IR_VERSION, opset_of
 from trtpost.graph.nodes import attributes_of, constants_of
 
 REFUSED_MODES = ("tf_half_pixel_for_nn", "half_pixel_symmetric")
@@ -129,7 +129,7 @@ def for_tensorrt(model: onnx.ModelProto) -> onnx.ModelProto:
     if not refused:
         return model
     known = constants_of(model.graph, {name for node in refused for name in node.input[2:]})
-    (opset,) = (entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+    opset = opset_of(model)
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     nodes = list(copy.graph.node)
