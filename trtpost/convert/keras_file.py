@@ -18,12 +18,13 @@ from typing import Any
 from trtpost.convert.formats import HDF5
 from trtpost.errors import ModelError, reason
 
-_ACTIVE_IN_TRAINING = re.compile(r"BatchNorm|Dropout|Noise|^Random|Augment")
-"""Classes of layers that do something else when they are called with `training=True`."""
+_ACTIVE_IN_TRAINING = re.compile(r"BatchNorm|Dropout|Noise")
+"""Classes of layers that do something else when they are called with `training=True`.
 
-_OTHER_MASKS = (
-    "export it as it is used: call its layers with training=False, or leave the argument out, and save the model again"
-)
+Not those that augment photos: they say so of themselves in every file, and are inactive in every prediction.
+"""
+
+_AS_MEANT = "call its layers with training=False, or leave the argument out, and save the model again"
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def check_config(config: dict[str, Any]) -> None:
-    """Refuse what would be run out of the file, and what would give another mask each time.
+    """Refuse what would be run out of the file, and layers whose mask depends on who runs the model.
 
     Raises:
         ModelError: naming the layer.
@@ -75,8 +76,9 @@ def check_config(config: dict[str, Any]) -> None:
         if (culprit := _called_in_training(layer)) is not None:
             inside = "" if culprit is layer else f", and in it '{culprit.name}', a {culprit.class_name},"
             raise ModelError(
-                f"layer '{layer.name}' ({layer.class_name}){inside} is called with training=True, so what it makes of "
-                f"a photo changes with the photos beside it or with chance; {_OTHER_MASKS}"
+                f"layer '{layer.name}' ({layer.class_name}){inside} is called with training=True: model(photo) obeys "
+                "that, so that the mask changes with the photos beside it or with chance, and model.predict does not; "
+                f"{_AS_MEANT}"
             )
 
 

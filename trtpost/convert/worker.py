@@ -127,7 +127,7 @@ def _graph(
         output_names=outputs,
         opset=opset,
         tensors_to_rename=friendly,
-        custom_op_handlers={"Bitcast": (_bitcast_for_the_sign, []), **resize.HANDLERS},
+        custom_op_handlers={"Bitcast": (_bitcast_for_the_sign, []), "Erfc": (_erfc, []), **resize.HANDLERS},
         output_path=result,
     )
 
@@ -153,6 +153,16 @@ def _bitcast_for_the_sign(ctx: Any, node: Any, _name: str, _args: Any) -> None:
     sign = ctx.make_node("Neg", [flag], shapes=[ctx.get_shape(source)], dtypes=[onnx.TensorProto.INT32]).output[0]
     for mask in masks:
         ctx.replace_all_inputs(mask.output[0], sign)  # the old nodes feed nothing now, and are dropped at the end
+
+
+def _erfc(ctx: Any, node: Any, _name: str, _args: Any) -> None:
+    """`Erfc(x) = 1 - Erf(x)`: what TensorFlow's exact GELU is made of."""
+    (source,), (result,) = node.input, node.output
+    shapes, dtypes = node.output_shapes, node.output_dtypes
+    one = ctx.make_const(f"{node.name}/one", np.array(1, onnx.helper.tensor_dtype_to_np_dtype(dtypes[0]))).output[0]
+    ctx.remove_node(node.name)
+    erf = ctx.make_node("Erf", [source]).output[0]
+    ctx.make_node("Sub", [one, erf], name=node.name, outputs=[result], shapes=shapes, dtypes=dtypes)
 
 
 def _transpose_conv_with_bias(ctx: Any, node: Any, _name: str, _args: Any) -> None:
