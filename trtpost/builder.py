@@ -30,6 +30,7 @@ from trtpost.bundle import (
 )
 from trtpost.calibration import content_hash, photos_in, pixels_in
 from trtpost.convert import convert, kind_of
+from trtpost.convert.formats import saved_model_folder
 from trtpost.errors import BackendError, BundleError, ModelError, PrecisionError, SpecError, printable
 from trtpost.graph.bake import bake, inlined, with_input_size
 from trtpost.graph.locate import Located, input_of, locate
@@ -311,16 +312,14 @@ def _terse(values: tuple[float, ...]) -> str:
 
 
 def _stem(source: Path) -> str:
-    resolved = source.resolve()
-    if resolved.name == "saved_model.pb":
-        resolved = resolved.parent
+    resolved = saved_model_folder(source.resolve())
     return resolved.name if resolved.is_dir() else resolved.stem
 
 
 def content_of(source: Path, kind: str) -> str:
     """SHA-256 of all that the model consists of: external data of ONNX files too."""
-    if source.name == "saved_model.pb":
-        return sha256(source.parent)
+    if kind == "saved_model":
+        return sha256(saved_model_folder(source))
     hashes = [sha256(source)]
     if kind == "onnx":
         hashes += [sha256(file) for file in external_files(source)]

@@ -71,14 +71,15 @@ def kind_of(source: Path) -> str:
 
 
 def _kind_of_folder(folder: Path) -> str:
-    if _holds_saved_model(folder):
+    if is_saved_model(folder):
         return "saved_model"
-    inside = sorted(path for path in folder.iterdir() if _holds_saved_model(path))
+    inside = sorted(path for path in folder.iterdir() if is_saved_model(path))
     hint = f"; did you mean {' or '.join(map(str, inside))}?" if inside else ""
     raise ModelError(f"{folder} is a folder without saved_model.pb: not a SavedModel{hint}")
 
 
-def _holds_saved_model(folder: Path) -> bool:
+def is_saved_model(folder: Path) -> bool:
+    """True for a SavedModel's folder."""
     return any((folder / name).is_file() for name in _SAVED_MODEL)
 
 
