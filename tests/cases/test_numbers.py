@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from types import SimpleNamespace
@@ -22,7 +23,7 @@ from trtpost.backends.tensorrt.lane import check_engine
 from trtpost.builder import build
 from trtpost.bundle import load_bundle
 from trtpost.convert import convert
-from trtpost.errors import BackendError, ModelError
+from trtpost.errors import BackendError, BundleError, ModelError
 from trtpost.graph.bake import bake, inlined
 from trtpost.graph.locate import locate
 from trtpost.graph.model import normalized
@@ -449,6 +450,40 @@ def test_labels_of_every_integer_type_are_read_as_what_they_are(tmp_path, dtype)
         mask = Segmenter(bundle, backend="onnxruntime")(np.zeros((6, 6, 3), np.uint8)).mask
         np.testing.assert_array_equal(mask, ids.repeat(2, 0).repeat(2, 1))
         assert mask.dtype == (np.int32 if classes > 256 else np.uint8)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "int8", "uint8", "bool"])
+def test_labels_that_the_network_resizes_itself_become_a_plan(dtype):
+    """TensorRT resizes floats and int8; every other type of labels is gathered."""
+    package("tensorrt_rtx")
+    code = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    model = net(
+        f"""scores = Conv (image, k)
+            ids = ArgMax <axis = 1> (scores)
+            typed = Cast <to = {code}> (ids)
+            large = Resize <mode = "nearest"> (typed, , , sizes)
+            out = Cast <to = 7> (large)""",
+        "float[1,3,8,12] image",
+        "int64[1,1,16,24] out",
+        k=kernel(2),
+        sizes=np.array([1, 1, 16, 24]),
+    )
+    graph = bake(model, locate(model), Pre(8, 12), Post(head="labels", classes=2))
+    assert build_plan(graph, Profile(1, (64, 64)), "tensorrt_rtx")[0]
+
+
+def test_a_graph_whose_mask_has_another_type_than_its_passport_says_is_refused(tmp_path):
+    """ONNX Runtime's side of the same: 300 classes do not fit the uint8 that a passport of 5 would read."""
+    bundles = []
+    for classes in (5, 300):
+        model = net(
+            "logits = Conv (image, k)", "float[1,3,8,12] image", f"float[1,{classes},8,12] logits", k=kernel(classes)
+        )
+        source = save(model, tmp_path / f"{classes}.onnx")
+        bundles.append(build(source, tmp_path / f"{classes}.trtpost", flavour="none", normalize="none"))
+    for one, other in (bundles, bundles[::-1]):
+        with pytest.raises(BundleError, match="does not give the mask that its passport speaks of: build the bundle"):
+            OnnxRuntimeEngine(replace(one, passport=other.passport))
 
 
 @pytest.mark.parametrize("classes", [5, 300])

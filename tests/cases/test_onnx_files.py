@@ -15,6 +15,7 @@ from nets import kernel, nchw, save
 from onnx.helper import make_node, make_tensor_value_info
 
 from trtpost import resample
+from trtpost.agreement import compare
 from trtpost.backends.tensorrt.build import Profile, build_plan
 from trtpost.builder import build
 from trtpost.errors import ModelError
@@ -168,6 +169,18 @@ def test_a_network_of_every_opset_becomes_a_plan(opset):
     package("tensorrt_rtx")
     graph, _ = baked(normalized(Network(opset).model(), "net"))
     assert build_plan(graph, Profile(1, (64, 64)), "tensorrt_rtx")[0]
+
+
+@pytest.mark.parametrize("opset", [7, 12, 21])
+def test_a_network_of_every_opset_takes_bfloat16(opset):
+    """For which it is raised once more, to the first opset whose convolutions take it."""
+    model = normalized(Network(opset).model(), "net")
+    found, pre = locate(model), Pre(16, 24, mean=(127.5,), std=(127.5,))
+    plain, lowered = (
+        bake(model, found, pre, Post(classes=4), reduce=lambda network, to=to: reduced(network, to, ()))
+        for to in ("fp32", "bf16")
+    )
+    assert compare(plain, lowered, PHOTO).share > 0.98
 
 
 @pytest.mark.parametrize("factors", [(2.0, 3.0), (2.5, 3.3), (0.6, 0.7), (1.0, 0.5)])

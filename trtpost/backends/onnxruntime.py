@@ -58,6 +58,7 @@ class OnnxRuntimeEngine:
         except Exception as error:
             raise BundleError(f"{bundle.model} cannot be read: {reason(error)}; build the bundle again") from None
         self._whole = whole
+        self._check_types(network if mask is None else mask, network, str(bundle.model))
         tail = "" if whole else " and the fused kernel" if fused.is_available() else " and the function body"
         self.name = f"ONNX Runtime {onnxruntime.__version__}{tail} on the CPU"
         try:
@@ -71,6 +72,18 @@ class OnnxRuntimeEngine:
         self._logits_dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
         self._free: list[NDArray[Any]] = []
         self._lock = Lock()
+
+    def _check_types(self, mask: onnx.ModelProto, network: onnx.ModelProto, name: str) -> None:
+        """Masks and labels are read as the types that the spec has them in: the graph must have the same.
+
+        Raises:
+            BundleError: it has others.
+        """
+        found, expected = mask.graph.output[0].type.tensor_type.elem_type, np.int32 if self._post.wide else np.uint8
+        before = onnx.helper.tensor_dtype_to_np_dtype(network.graph.output[0].type.tensor_type.elem_type)
+        fits = found == onnx.helper.np_dtype_to_tensor_dtype(np.dtype(expected))
+        if not fits or (self._post.head == "labels" and before.kind not in "iub"):
+            raise BundleError(f"{name} does not give the mask that its passport speaks of: build the bundle again")
 
     def run(self, pixels: NDArray[np.uint8], size: tuple[int, int], watch: Stopwatch) -> NDArray[Any]:
         """Pixels uint8 [N, h, w, C] (any h, w with size `image`) to masks [N, H, W] of photos of the given size.
