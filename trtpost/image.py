@@ -81,9 +81,28 @@ def check_photo(array: NDArray[Any]) -> Photo:
     """
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3 or 0 in array.shape:
         raise ImageError(
-            f"a photo must be a uint8 array of shape [height, width, 3] in RGB order, not {array.dtype} {array.shape}"
+            "a photo must be a uint8 array of shape [height, width, 3] in RGB order, "
+            f"not {array.dtype} {list(array.shape)}{_advice(array)}"
         )
     return array
+
+
+def _advice(array: NDArray[Any]) -> str:
+    """What makes a photo of an array that is none, where that is plain."""
+    if 0 in array.shape:
+        return ": it is empty"
+    if array.ndim == 4:
+        return ": segment several photos with batch(photos)"
+    if array.ndim == 2 or (array.ndim == 3 and array.shape[2] == 1):
+        plane = "array" if array.ndim == 2 else "array[..., 0]"
+        return f": of gray levels make np.stack([{plane}] * 3, axis=-1)"
+    if array.ndim == 3 and array.shape[2] == 4:
+        return ": leave transparency out, array[..., :3]"
+    if array.ndim == 3 and array.shape[0] == 3 != array.shape[2]:
+        return ": put the channels last, np.moveaxis(array, 0, -1)"
+    if array.ndim == 3 and array.shape[2] == 3:
+        return ": bring it to 0..255, then np.rint(array).astype(np.uint8)"
+    return ""
 
 
 def palette(classes: Sequence[str]) -> NDArray[np.uint8]:

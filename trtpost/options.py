@@ -97,7 +97,8 @@ class BuildOptions:
         for name in ("labels", "compute_capabilities"):
             object.__setattr__(self, name, _texts(name, getattr(self, name)))
         for name in ("size", "input_size", "max_size"):
-            if (given := getattr(self, name)) is not None and not isinstance(given, str):
+            given = getattr(self, name)
+            if not (isinstance(given, str) if name == "size" else given is None and name == "input_size"):
                 object.__setattr__(self, name, _pair(name, given))
         if not isinstance(self.max_batch, SupportsIndex):
             raise SpecError(f"max batch must be a whole number, not {self.max_batch!r}")
