@@ -55,10 +55,12 @@ class OnnxRuntimeEngine:
             model = runnable(onnx.load(bundle.model) if model is None else model)
             whole = is_inlined(model)
             network, mask = (model, None) if whole else split(model)
+            self._check_types(network if mask is None else mask, network, str(bundle.model))
+        except BundleError:
+            raise
         except Exception as error:
             raise BundleError(f"{bundle.model} cannot be read: {reason(error)}; build the bundle again") from None
         self._whole = whole
-        self._check_types(network if mask is None else mask, network, str(bundle.model))
         tail = "" if whole else " and the fused kernel" if fused.is_available() else " and the function body"
         self.name = f"ONNX Runtime {onnxruntime.__version__}{tail} on the CPU"
         try:

@@ -201,9 +201,9 @@ def opset_of(model: onnx.ModelProto) -> int:
 def metadata(model: onnx.ModelProto) -> dict[str, str]:
     """Our metadata entries, without the prefix."""
     prefix = DOMAIN + "."
-    return {
-        entry.key.removeprefix(prefix): entry.value for entry in model.metadata_props if entry.key.startswith(prefix)
-    }
+    # texts that are not UTF-8 are bytes in Python
+    entries = [(one.key, one.value) for one in model.metadata_props if {type(one.key), type(one.value)} == {str}]
+    return {key.removeprefix(prefix): value for key, value in entries if key.startswith(prefix)}
 
 
 def set_metadata(model: onnx.ModelProto, values: dict[str, str]) -> None:
