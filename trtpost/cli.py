@@ -233,6 +233,10 @@ def infer(
     repeat: Annotated[int, typer.Option(min=1, help="run each photo N times; gives median and p95")] = 1,
     profile: Annotated[bool, typer.Option("--profile", help="time each layer of the TensorRT plan")] = False,
     threads: Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads")] = None,
+    pack: Annotated[
+        bool, typer.Option("--pack", help="masks of up to 2, 4 or 16 classes with 1, 2 or 4 bits a pixel")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="photos of folders too whose masks are there already")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
 ) -> None:
     """Write the mask of each photo: NAME.mask.png, whose pixel values are the class ids."""
@@ -251,7 +255,9 @@ def infer(
         warm_up = segmenter.warm_up()
         layers = segmenter.profile(jobs[0].photo.source) if profile else []
         with _bar(len(jobs), "photos", quiet=as_json) as advance:
-            outcomes, seconds = inference.run_all(segmenter, jobs, repeat=repeat, done=advance)
+            outcomes, seconds = inference.run_all(
+                segmenter, jobs, repeat=repeat, pack=pack, again=force or repeat > 1, threads=threads, done=advance
+            )
         name, note, assumed = segmenter.engine, segmenter.note, segmenter.bundle.passport.normalization == ASSUMED
     if as_json:
         print(inference.to_json(path, segmenter, warm_up, outcomes, seconds, layers))
@@ -262,17 +268,20 @@ def infer(
         if assumed:
             print("normalisation of the pixels was assumed when the engine was built: see trtpost inspect")
         done = [(str(one.job.photo.place), one.summary or one.timing) for one in outcomes if one.timing]
+        listed = len(outcomes) <= inference.LISTED
+        if not listed:
+            done = inference.over_all(outcomes)
         if done:
             _console().print(report.timing_table(done))
         if layers:
             _console().print(report.layer_table(layers))
         for one in outcomes:
-            if one.error is None:
-                print(one.describe())
-            else:
+            if one.error is not None:
                 print(f"trtpost: {one_line(one.error)}", file=sys.stderr)
-        if len(done) > 1 and repeat == 1:
-            print(f"{len(done)} photos in {seconds:.2f} s: {len(done) / seconds:.1f} a second")
+            elif listed and not one.skipped:
+                print(one.describe())
+        if len(outcomes) > 1 and repeat == 1:
+            print(inference.summary_line(outcomes, seconds))
     if any(one.error for one in outcomes):
         raise typer.Exit(1)
 

@@ -16,15 +16,17 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from trtpost import fused
 from trtpost.decode import SUFFIXES
 from trtpost.errors import TrtpostError, one_line, printable
 from trtpost.image import class_name, write_picture
 from trtpost.photos import MASK_ENDING, OVERLAY_ENDING, STDIN, PhotoFile
+from trtpost.resume import is_done
 from trtpost.segment import Result, Segmenter
 from trtpost.timing import Stopwatch, Summary, Timing, summarize
 
-WORKERS = 3
-"""Photos on their way at once: one is read, one is in the engine, one is written."""
+MAX_WORKERS = 16
+"""Photos on their way at once, each with its pixels in memory."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job: timing and the classes found, the most frequent first, or an error."""
+    """What became of a job: timing and the classes found, the most frequent first; an error; or it was done before."""
 
     job: Job
     size: tuple[int, int] = (0, 0)
@@ -55,6 +57,7 @@ class Outcome:
     summary: Summary | None = None
     classes: tuple[Share, ...] = ()
     error: str | None = None
+    skipped: bool = False
 
     def describe(self) -> str:
         """One line for people."""
@@ -171,29 +174,43 @@ def _with_ending(path: Path, ending: str) -> Path:
 
 
 def run_all(
-    segmenter: Segmenter, jobs: Sequence[Job], *, repeat: int = 1, done: Callable[[], None] = lambda: None
+    segmenter: Segmenter,
+    jobs: Sequence[Job],
+    *,
+    repeat: int = 1,
+    pack: bool = False,
+    again: bool = True,
+    threads: int | None = None,
+    done: Callable[[], None] = lambda: None,
 ) -> tuple[list[Outcome], float]:
     """Run all jobs: their outcomes in order, and the seconds that they took together.
 
-    While one photo is in the engine, the next is read and the last one written; unless each is run `repeat` times, to
+    While one photo is in the engine, others are read and written, on all cores; unless each is run `repeat` times, to
     be timed by itself.
 
     Args:
         segmenter: runs them.
         jobs: what to run.
         repeat: runs of each.
+        pack: write masks of few classes with 1, 2 or 4 bits a pixel.
+        again: run photos of searched folders too whose masks are there already, from the same engine.
+        threads: that read and write; None: as many as there are cores.
         done: is called after each job.
     """
     start = time.perf_counter()
 
     def work(job: Job) -> Outcome:
-        outcome = run(segmenter, job, repeat=repeat)
+        if not again and job.photo.searched and _is_done(job, segmenter.fingerprint):
+            outcome = Outcome(job, skipped=True)
+        else:
+            outcome = run(segmenter, job, repeat=repeat, pack=pack)
         done()
         return outcome
 
     if repeat > 1 or len(jobs) == 1:
         return [work(job) for job in jobs], time.perf_counter() - start
-    with ThreadPoolExecutor(WORKERS) as pool:
+    # one more than cores: at any time one waits for the engine
+    with ThreadPoolExecutor(min((threads or fused.default_threads()) + 1, MAX_WORKERS)) as pool:
         futures = [pool.submit(work, job) for job in jobs]
         try:
             return [future.result() for future in futures], time.perf_counter() - start
@@ -202,11 +219,15 @@ def run_all(
             raise
 
 
-def run(segmenter: Segmenter, job: Job, *, repeat: int) -> Outcome:
+def _is_done(job: Job, fingerprint: str) -> bool:
+    return is_done(job.mask, job.photo.path, fingerprint) and (job.overlay is None or job.overlay.is_file())
+
+
+def run(segmenter: Segmenter, job: Job, *, repeat: int, pack: bool = False) -> Outcome:
     """Run one job, `repeat` times; a fault that the user can mend becomes part of the outcome."""
     try:
-        timings = [_run_once(segmenter, job)[1] for _ in range(repeat - 1)]
-        result, timing = _run_once(segmenter, job)
+        timings = [_run_once(segmenter, job, pack)[1] for _ in range(repeat - 1)]
+        result, timing = _run_once(segmenter, job, pack)
         if job.overlay is not None:
             write_picture(result.overlay(), job.overlay)
     except TrtpostError as error:
@@ -225,12 +246,33 @@ def run(segmenter: Segmenter, job: Job, *, repeat: int) -> Outcome:
     return Outcome(job, (height, width), timing, summary, shares)
 
 
-def _run_once(segmenter: Segmenter, job: Job) -> tuple[Result, Timing]:
+def _run_once(segmenter: Segmenter, job: Job, pack: bool) -> tuple[Result, Timing]:
     watch = Stopwatch()
     result = segmenter(job.photo.source)
     with watch("encode"):
-        result.save_mask(job.mask)
+        result.save_mask(job.mask, pack=pack)
     return result, result.timing.with_stage("encode", watch.timing.encode)
+
+
+LISTED = 20
+"""Photos that are shown one by one; of more, the times over all are, and the faults."""
+
+
+def over_all(outcomes: Sequence[Outcome]) -> list[tuple[str, Summary]]:
+    """A row for all photos that were run, where there were any."""
+    timings = [one.timing for one in outcomes if one.timing]
+    return [("all photos", summarize(timings))] if timings else []
+
+
+def summary_line(outcomes: Sequence[Outcome], seconds: float) -> str:
+    """How many photos became masks, how fast, and how many did not."""
+    run = sum(one.timing is not None for one in outcomes)
+    parts = [f"{run} photos in {seconds:.2f} s: {run / seconds:.1f} a second"] if run else []
+    if skipped := sum(one.skipped for one in outcomes):
+        parts.append(f"{skipped} were done before, by the same engine (--force runs them again)")
+    if failed := sum(one.error is not None for one in outcomes):
+        parts.append(f"{failed} failed")
+    return "; ".join(parts)
 
 
 def to_json(
@@ -259,6 +301,8 @@ def to_json(
 
 def _entry(outcome: Outcome) -> dict[str, object]:
     entry: dict[str, object] = {"photo": printable(str(outcome.job.photo.path))}
+    if outcome.skipped:
+        return entry | {"mask": printable(str(outcome.job.mask)), "skipped": True}
     if outcome.error is not None or outcome.timing is None:
         return entry | {"error": outcome.error}
     entry |= {

@@ -28,11 +28,13 @@ class PhotoFile:
         place: where its mask goes below the output: as the photo lies in the folder that was given, with that folder's
             name where there is more than this one folder; of a file its name.
         content: of stdin; None where the file is read when its turn comes.
+        searched: found in a folder, not named.
     """
 
     path: Path
     place: Path
     content: bytes | None = None
+    searched: bool = False
 
     @property
     def source(self) -> Path | bytes:
@@ -60,7 +62,7 @@ def find_photos(paths: Sequence[Path]) -> list[PhotoFile]:
                 raise SpecError(f"{path} holds no photo; in folders they are known by their endings: .jpg, .png, .webp")
             root = Path() if alone else Path(path.resolve().name)
             for photo in photos:
-                found.setdefault(photo, PhotoFile(photo, root / photo.relative_to(path)))
+                found.setdefault(photo, PhotoFile(photo, root / photo.relative_to(path), searched=True))
         else:
             found.setdefault(path, PhotoFile(path, Path(path.name)))
     return list(found.values())
