@@ -267,12 +267,10 @@ def infer(
             print(f"not on the GPU: {note}")
         if assumed:
             print("normalisation of the pixels was assumed when the engine was built: see trtpost inspect")
-        done = [(str(one.job.photo.place), one.summary or one.timing) for one in outcomes if one.timing]
         listed = len(outcomes) <= inference.LISTED
-        if not listed:
-            done = inference.over_all(outcomes)
-        if done:
-            _console().print(report.timing_table(done))
+        rows = inference.timing_rows(outcomes)
+        if rows:
+            _console().print(report.timing_table(rows))
         if layers:
             _console().print(report.layer_table(layers))
         for one in outcomes:

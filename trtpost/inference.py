@@ -258,8 +258,10 @@ LISTED = 20
 """Photos that are shown one by one; of more, the times over all are, and the faults."""
 
 
-def over_all(outcomes: Sequence[Outcome]) -> list[tuple[str, Summary]]:
-    """A row for all photos that were run, where there were any."""
+def timing_rows(outcomes: Sequence[Outcome]) -> list[tuple[str, Timing | Summary]]:
+    """A row for each photo that was run, or one for all where there are more than `LISTED`."""
+    if len(outcomes) <= LISTED:
+        return [(str(one.job.photo.place), one.summary or one.timing) for one in outcomes if one.timing]
     timings = [one.timing for one in outcomes if one.timing]
     return [("all photos", summarize(timings))] if timings else []
 
