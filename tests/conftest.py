@@ -18,7 +18,7 @@ import pytest
 
 from trtpost.builder import build
 from trtpost.bundle import Bundle
-from trtpost.convert import convert
+from trtpost.convert import convert, worker
 
 STRICT = bool(os.environ.get("TRTPOST_STRICT"))
 hypothesis.settings.register_profile("strict", derandomize=True)
@@ -54,6 +54,12 @@ def in_threads(count: int, work: Callable[[int], None]) -> None:
     """Run `work(0)` to `work(count - 1)` at once; what one of them raises fails the test."""
     with ThreadPoolExecutor(count) as pool:
         list(pool.map(work, range(count)))
+
+
+@pytest.fixture
+def in_this_process(monkeypatch):
+    """Models are converted in the test's own process, which imports TensorFlow once, not in a process for each."""
+    monkeypatch.setattr("trtpost.convert._in_a_process", worker.answer)
 
 
 def trtpost(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:

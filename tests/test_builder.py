@@ -88,23 +88,6 @@ def test_class_names(tmp_path, source):
     assert classes(one_channel, labels=("cat",)) == ("background", "cat")
 
 
-def test_the_threshold_follows_the_output(tmp_path):
-    probability = save(nhwc(1, "out = Sigmoid (logits)"), tmp_path / "p.onnx")
-    logit = save(nhwc(1), tmp_path / "l.onnx")
-    options = {"flavour": "none"}
-    assert build(probability, tmp_path / "p.trtpost", **options).passport.post.threshold == 0.5
-    assert build(logit, tmp_path / "l.trtpost", **options).passport.post.threshold == 0.0
-    assert build(logit, tmp_path / "l.trtpost", threshold=-1.5, **options).passport.post.threshold == -1.5
-
-
-def test_a_dynamic_network_asks_for_its_size(tmp_path):
-    source = save(nchw(size="height,width"), tmp_path / "net.onnx")
-    with pytest.raises(ModelError, match="--input-size HxW"):
-        build(source, tmp_path / "a.trtpost", flavour="none")
-    bundle = build(source, tmp_path / "a.trtpost", flavour="none", input_size=(16, 24))
-    assert (bundle.passport.pre.height, bundle.passport.pre.width) == (16, 24)
-
-
 def test_a_baked_model_is_not_baked_again(tmp_path, source):
     bundle = build(source, tmp_path / "a.trtpost", flavour="none")
     with pytest.raises(ModelError, match="baked already"):

@@ -20,10 +20,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_photos_are_found_in_the_order_of_their_names(folder):
-    assert [path.name for path in photos_in(folder)] == ["a.png", "b.jpg"]
-
-
 def test_pixels_are_what_the_engine_takes_and_damaged_photos_are_skipped(folder):
     (folder / "c.png").write_bytes((folder / "a.png").read_bytes()[:40])
     skipped = []

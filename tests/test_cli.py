@@ -153,7 +153,7 @@ def test_inspect_and_doctor(place):
         ("infer text.onnx", "text.onnx is not an image"),
         ("infer a.png -e missing.trtpost", "no such engine bundle: missing.trtpost"),
         ("infer a.png -e net.onnx", "was not baked by trtpost"),
-        ("infer a.png -o text.onnx/out", "cannot write text.onnx/out/a.mask.png"),
+        ("infer a.png -o text.onnx/out", "text.onnx is a file, not a folder"),
         ("infer a.png b.jpg -o one.png", "give a folder"),
         ("infer a.png -o a.png", "would overwrite a photo"),
         ("infer a.png -o a.jpg", "masks are PNG"),

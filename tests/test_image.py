@@ -1,138 +1,19 @@
-"""Photos of every kind in, masks and overlays out."""
+"""Arrays that are photos, masks and overlays."""
 
 from __future__ import annotations
 
 import io
-import sys
 
 import numpy as np
 import pytest
 from conftest import package
-from PIL import Image, ImageOps
+from PIL import Image
 
 from trtpost.errors import ImageError
-from trtpost.image import MAX_PIXELS, check_photo, encode_mask, overlay, palette, read_photo, write_mask, write_picture
+from trtpost.image import check_photo, encode_mask, overlay, palette, write_mask, write_picture
 
 RNG = np.random.default_rng(0)
 PHOTO = RNG.integers(0, 256, (30, 20, 3), np.uint8)
-
-
-def encoded(image: Image.Image, kind: str = "PNG", **options) -> bytes:
-    stream = io.BytesIO()
-    image.save(stream, kind, **options)
-    return stream.getvalue()
-
-
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_exif_orientation(orientation):
-    upright = Image.fromarray(PHOTO)
-    # how a camera that was held that way stores the picture
-    stored = {
-        1: upright,
-        2: upright.transpose(Image.Transpose.FLIP_LEFT_RIGHT),
-        3: upright.transpose(Image.Transpose.ROTATE_180),
-        4: upright.transpose(Image.Transpose.FLIP_TOP_BOTTOM),
-        5: upright.transpose(Image.Transpose.TRANSPOSE),
-        6: upright.transpose(Image.Transpose.ROTATE_90),
-        7: upright.transpose(Image.Transpose.TRANSVERSE),
-        8: upright.transpose(Image.Transpose.ROTATE_270),
-    }[orientation]
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    np.testing.assert_array_equal(read_photo(encoded(stored, exif=exif)), PHOTO)
-
-
-SCENE = np.asarray(
-    Image.fromarray(RNG.integers(0, 256, (9, 7, 3), np.uint8)).resize((53, 37), Image.Resampling.BICUBIC)
-)
-JPEGS = {
-    "baseline": {},
-    "progressive": {"progressive": True},
-    "no subsampling": {"subsampling": 0, "quality": 95},
-    "4:2:0 of low quality": {"subsampling": 2, "quality": 20},
-    "restart markers": {"restart_marker_blocks": 3},
-    "RGB without conversion": {"keep_rgb": True},
-}
-
-
-@pytest.mark.parametrize("kind", JPEGS)
-@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
-def test_jpegs_have_the_pixels_that_pillow_decodes(kind, mode):
-    content = encoded(Image.fromarray(SCENE).convert(mode), "JPEG", **JPEGS[kind])
-    with Image.open(io.BytesIO(content)) as image:
-        expected = np.asarray(image.convert("RGB"))
-    np.testing.assert_array_equal(read_photo(content), expected)
-
-
-def test_jpegs_of_several_pictures_give_the_first():
-    first, second = Image.fromarray(SCENE), Image.fromarray(SCENE[::-1])
-    content = encoded(first, "MPO", save_all=True, append_images=[second])
-    np.testing.assert_array_equal(read_photo(content), read_photo(encoded(first, "JPEG")))
-
-
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_orientation_of_jpegs(orientation):
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    content = encoded(Image.fromarray(SCENE), "JPEG", exif=exif)
-    with Image.open(io.BytesIO(content)) as image:
-        expected = np.asarray(ImageOps.exif_transpose(image))
-    read = read_photo(content)
-    np.testing.assert_array_equal(read, expected)
-    assert read.flags.c_contiguous
-
-
-def test_without_the_jpeg_library_the_pixels_are_the_same(monkeypatch):
-    content = encoded(Image.fromarray(SCENE), "JPEG")
-    fast = read_photo(content)
-    monkeypatch.setitem(sys.modules, "simplejpeg", None)
-    np.testing.assert_array_equal(read_photo(content), fast)
-
-
-@pytest.mark.parametrize("mode", ["L", "P", "RGBA", "LA", "1", "CMYK"])
-def test_modes_become_rgb(mode):
-    image = Image.fromarray(PHOTO).convert(mode)
-    read = read_photo(encoded(image, "TIFF" if mode == "CMYK" else "PNG"))
-    assert read.shape == (30, 20, 3)
-    np.testing.assert_array_equal(read, np.asarray(image.convert("RGB")))
-
-
-def test_16_bit_grayscale_keeps_256_levels():
-    levels = (np.arange(256, dtype=np.uint16) * 257).reshape(16, 16)
-    assert len(np.unique(read_photo(encoded(Image.fromarray(levels))))) == 256
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (b"this is text", "not an image"),
-        (encoded(Image.fromarray(PHOTO.repeat(20, 0)), "JPEG")[:-3000], "damaged or cut short"),
-        (encoded(Image.fromarray(PHOTO))[:400], "damaged or cut short"),
-    ],
-)
-def test_damaged_images_are_refused(tmp_path, content, says):
-    path = tmp_path / "photo.jpg"
-    path.write_bytes(content)
-    with pytest.raises(ImageError, match=says) as caught:
-        read_photo(path)
-    assert str(path) in str(caught.value)
-
-
-def test_missing_empty_and_folder(tmp_path):
-    with pytest.raises(ImageError, match="no such image"):
-        read_photo(tmp_path / "missing.jpg")
-    (tmp_path / "empty.jpg").touch()
-    with pytest.raises(ImageError, match="zero bytes"):
-        read_photo(tmp_path / "empty.jpg")
-    with pytest.raises(ImageError, match="is a folder"):
-        read_photo(tmp_path)
-
-
-def test_more_pixels_than_the_limit_are_refused(tmp_path):
-    assert MAX_PIXELS < 14_000 * 14_000
-    (tmp_path / "huge.png").write_bytes(encoded(Image.new("1", (14_000, 14_000))))
-    with pytest.raises(ImageError, match="more than 179 million pixels"):
-        read_photo(tmp_path / "huge.png")
 
 
 @pytest.mark.parametrize(

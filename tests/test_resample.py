@@ -202,17 +202,6 @@ def test_two_pixels_to_three_bilinear(match, values):
     assert resample.bilinear(column, (3, 1), match)[:, 0] == pytest.approx(values, abs=1e-6)
 
 
-def test_argmax_before_or_after_the_resize_differs():
-    """Class 1 wins by a little in one corner, class 0 by much in the others: between, interpolation lets 0 win."""
-    logits = np.zeros((1, 2, 2, 2), np.float32)
-    logits[0, 0] = [[9, 9], [9, 0]]
-    logits[0, 1] = [[0, 0], [0, 1]]
-    nearest = resample.argmax_resize(logits, (3, 3), Post())
-    bilinear = resample.argmax_resize(logits, (3, 3), Post(resize="bilinear"))
-    assert nearest.tolist() == [[[0, 0, 0], [0, 1, 1], [0, 1, 1]]]
-    assert bilinear.tolist() == [[[0, 0, 0], [0, 0, 0], [0, 0, 1]]]
-
-
 def test_ties_go_to_the_lower_class():
     logits = np.ones((1, 3, 2, 2), np.float32)
     for resize in ("nearest", "bilinear"):

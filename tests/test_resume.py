@@ -13,15 +13,21 @@ import pytest
 from nets import kernel, nchw, save
 from PIL import Image
 
+from trtpost import resume
 from trtpost.builder import build
-from trtpost.bundle import Verification, load_bundle, record_verification
-from trtpost.image import encode_mask, palette, size_in_header
+from trtpost.bundle import Verification, load_bundle, read_bundle, record_verification
+from trtpost.decode import size_in_header
+from trtpost.image import encode_mask, palette
 from trtpost.png import END, HEADER, with_text
-from trtpost.resume import HEAD, fingerprint, is_done, marked_size
+from trtpost.resume import HEAD, is_done, marked_size
 from trtpost.segment import Segmenter
 
 RNG = np.random.default_rng(0)
 COLOURS = palette(("a", "b"))
+
+
+def fingerprint(bundle, **settings):
+    return resume.fingerprint(read_bundle(bundle.path), **settings)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import io
 
 import numpy as np
 import pytest
-from conftest import in_threads, package
+from conftest import package
 from nets import kernel, nchw, net, nhwc, save
 from PIL import Image
 
@@ -28,16 +28,6 @@ def make(tmp_path):
         return build(source, tmp_path / f"{len(list(tmp_path.iterdir()))}.trtpost", flavour="none", **settings)
 
     return bundle
-
-
-def test_a_photo_in_every_form(make, tmp_path):
-    segmenter = Segmenter(make())
-    mask = segmenter(PHOTO).mask
-    assert mask.shape == (37, 53)
-    path = tmp_path / "photo.png"
-    Image.fromarray(PHOTO).save(path)
-    for form in (str(path), path, path.read_bytes(), np.asfortranarray(PHOTO), PHOTO[::-1][::-1]):
-        np.testing.assert_array_equal(segmenter(form).mask, mask)
 
 
 def test_every_size_mode_gives_the_same_mask(make):
@@ -66,7 +56,6 @@ def test_batches_of_any_sizes_equal_single_photos(make):
         for photo, result in zip(photos, results, strict=True):
             assert result.mask.shape == photo.shape[:2]
             np.testing.assert_array_equal(result.mask, segmenter(photo).mask)
-    assert segmenter.batch([]) == []
 
 
 def test_one_pixel_photos(make):
@@ -103,38 +92,6 @@ def test_without_the_native_kernel_the_function_body_gives_the_same_mask(make, m
     assert (fast(PHOTO).mask == slow(PHOTO).mask).mean() > 0.999
     if settings.get("resize") != "bilinear":
         np.testing.assert_array_equal(fast(PHOTO).mask, slow(PHOTO).mask)
-
-
-def test_results_are_independent(make):
-    segmenter = Segmenter(make())
-    first = segmenter(PHOTO)
-    kept = first.mask.copy()
-    segmenter(255 - PHOTO)
-    np.testing.assert_array_equal(first.mask, kept)
-
-
-def test_threads_share_a_segmenter(make):
-    segmenter = Segmenter(make())
-    photos = [RNG.integers(0, 256, (20 + index, 30, 3), np.uint8) for index in range(40)]
-    serial = [segmenter(photo).mask for photo in photos]
-    parallel: dict[int, np.ndarray] = {}
-
-    def work(start: int) -> None:
-        for index in range(start, len(photos), 4):
-            parallel[index] = segmenter(photos[index]).mask
-
-    in_threads(4, work)
-    for index, mask in enumerate(serial):
-        np.testing.assert_array_equal(parallel[index], mask)
-
-
-def test_a_fault_leaves_the_next_call_right(make):
-    segmenter = Segmenter(make())
-    mask = segmenter(PHOTO).mask
-    for bad in (b"no image", np.zeros((3, 3)), "missing.jpg"):
-        with pytest.raises(ImageError):
-            segmenter(bad)
-    np.testing.assert_array_equal(segmenter(PHOTO).mask, mask)
 
 
 @pytest.mark.parametrize("settings", SETTINGS)

@@ -1,46 +1,11 @@
-"""Specs that have no meaning cannot be made."""
+"""Specs as texts; which of them have a meaning is in cases/test_specs.py."""
 
 from __future__ import annotations
 
 import pytest
 
 from trtpost.errors import SpecError
-from trtpost.spec import Post, Pre, parse_labels, parse_normalization, parse_pair, parse_size
-
-
-@pytest.mark.parametrize(
-    ("fields", "says"),
-    [
-        ({"head": "labels", "resize": "bilinear"}, "labels cannot be interpolated"),
-        ({"resize": "bilinear", "match": "pil"}, "antialiases"),
-        ({"resize": "nearest", "match": "align_corners"}, "no nearest convention"),
-        ({"match": "opencv", "size": "image"}, "float64 index tables"),
-        ({"size": (0, 5)}, "sides from 1"),
-        ({"size": "big"}, "size must be"),
-        ({"head": "threshold", "classes": 3}, "has 2 classes"),
-        ({"threshold": float("nan")}, "finite"),
-        ({"head": "softmax"}, "head must be one of"),
-        ({"layout": "HWC"}, "layout must be one of"),
-    ],
-)
-def test_post_refuses(fields, says):
-    with pytest.raises(SpecError, match=says):
-        Post(**fields)
-
-
-@pytest.mark.parametrize(
-    ("fields", "says"),
-    [
-        ({"height": 0, "width": 4}, "positive"),
-        ({"height": 4, "width": 4, "std": (0.0,)}, "zero"),
-        ({"height": 4, "width": 4, "mean": (1.0, 2.0)}, "one a channel"),
-        ({"height": 4, "width": 4, "mean": (float("inf"),)}, "finite"),
-        ({"height": 4, "width": 4, "channels": "rgba"}, "channels must be one of"),
-    ],
-)
-def test_pre_refuses(fields, says):
-    with pytest.raises(SpecError, match=says):
-        Pre(**fields)
+from trtpost.spec import parse_labels, parse_normalization, parse_pair, parse_size
 
 
 def test_normalization_is_a_name_or_numbers():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os
 import shlex
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -29,16 +30,18 @@ from trtpost.bundle import (
 )
 from trtpost.calibration import content_hash, photos_in, pixels_in
 from trtpost.convert import convert, kind_of
+from trtpost.convert.formats import saved_model_folder
 from trtpost.errors import BackendError, BundleError, ModelError, PrecisionError, SpecError, printable
 from trtpost.graph.bake import bake, inlined, with_input_size
 from trtpost.graph.locate import Located, input_of, locate
 from trtpost.graph.model import external_files, load_model, metadata, normalized, understood
 from trtpost.graph.reduce import network_inputs, reduced, spoilt_weights
+from trtpost.graph.sizes import refuse_size
 from trtpost.image import class_name
 from trtpost.options import MIN_AGREEMENT, ONLY_NATIVE, BuildOptions, options_from, region_for
 from trtpost.packages import installed_version
 from trtpost.progress import Progress
-from trtpost.spec import Post, Pre, parse_normalization
+from trtpost.spec import Ending, Post, Pre, parse_normalization
 
 UNKNOWN_CLASSES = 1 << 16
 """Assumed of labels whose number the graph does not tell: the mask is then int32, which holds any of them."""
@@ -60,8 +63,8 @@ BY_FLAG, ASSUMED, FROM_UNIT = "--normalize", "assumed", "the network goes on fro
 
 
 def build(
-    model: str | Path,
-    output: str | Path | None = None,
+    model: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
     options: BuildOptions | None = None,
     *,
     progress: Progress | None = None,
@@ -88,10 +91,16 @@ def build(
         options = options_from(settings)
     elif settings:
         raise SpecError("give options or single settings to build, not both")
+    if not isinstance(options, BuildOptions):
+        raise SpecError(
+            f"options must be BuildOptions, not a {type(options).__name__}: or give single settings by name"
+        )
     progress = progress or Progress()
-    source = Path(model)
+    if not isinstance(model, str | os.PathLike):
+        raise ModelError(f"a model is given by its path, not as a {type(model).__name__}: write it to a file first")
+    source = Path(os.fsdecode(model))
     kind = kind_of(source)
-    path = Path(output) if output is not None else Path(_stem(source) + SUFFIX)
+    path = Path(os.fsdecode(output)) if output is not None else Path(_stem(source) + SUFFIX)
     check_replaceable(path)
     flavour, _ = flavours.builder_here() if options.flavour == "auto" else (options.flavour, "")
     if flavour is not None:
@@ -162,7 +171,7 @@ def decide(source: Path, kind: str, options: BuildOptions, progress: Progress) -
         step.result = describe_located(located)
     with understood(source):
         pre, origin = _pre(located, metadata(loaded), options)
-        classes = _classes(located, metadata(loaded), options)
+        classes = _classes(located, _names(loaded, options), options)
         return Decided(loaded, located, pre, _post(located, len(classes), options), origin, classes)
 
 
@@ -176,10 +185,14 @@ def _baked(
         if options.post != "native" and post.head == "labels":
             raise SpecError(ONLY_NATIVE)
         baked = bake(decided.model, located, pre, post)
-        step.result = describe_spec(pre, post, origin)
+        step.result = describe_spec(pre, post, origin, located.background)
     for warning in doubts(located, pre, origin):
         progress.warn(warning)
-    for name in spoilt_weights(baked)[:1]:
+    if options.head is None and located.is_choice and not _has_background(_names(decided.model, options)):
+        progress.warn(describe_choice(located))
+    with understood(source):
+        spoilt = spoilt_weights(baked)
+    for name in spoilt[:1]:
         progress.warn(f"weight '{name}' holds NaN or infinities, so the mask is likely to be wrong everywhere")
     return (
         decided.model,
@@ -232,14 +245,31 @@ def doubts(located: Located, pre: Pre, origin: str) -> list[str]:
     return found
 
 
+def describe_choice(located: Located) -> str:
+    """What may be wrong where `located.is_choice`, with the flag that settles it."""
+    return (
+        f"each of the {located.classes} classes has a Sigmoid of its own, and the largest wins, however small it is; "
+        "if none of them is the background, say --head multilabel, and where none exceeds --threshold is background; "
+        "else say --head argmax"
+    )
+
+
 def describe_located(located: Located) -> str:
     """One line on where input and logits are."""
     size = "x".join(map(str, located.input_size))
+    unit = "logit"
+    if located.limits is not None:
+        low, high = located.limits
+        unit = "probability" if (low, high) == (0, 1) else f"value from {low:g} to {high:g}"
     what = {
         "argmax": f"logits of {located.classes} classes",
-        "threshold": "one channel, " + ("probability" if located.probability else "logit"),
+        "threshold": f"one channel, {unit}",
         "labels": "class ids already",
     }[located.head]
+    if located.background is not None:
+        what = f"a {unit} for each of {located.classes - 1} classes, and none for the background"
+    if located.is_flat and all(isinstance(side, int) for side in located.shape[1:]):
+        what += f", flattened from {'x'.join(map(str, located.shape[1:]))}"
     before = f", taken before its {' and '.join(reversed(located.dropped))}" if located.dropped else ""
     return (
         f"input '{located.input}' {located.input_dtype} {located.input_layout} {size}; "
@@ -247,11 +277,13 @@ def describe_located(located: Located) -> str:
     )
 
 
-def describe_spec(pre: Pre, post: Post, origin: str) -> str:
-    """One line on what was baked."""
+def describe_spec(pre: Pre, post: Post, origin: str, background: float | None = None) -> str:
+    """One line on what was baked; `background` as in `Located`."""
     size = "x".join(map(str, post.size)) if isinstance(post.size, tuple) else post.size
     normalization = "raw pixels" if pre.is_identity else f"(pixel - {_terse(pre.mean)}) / {_terse(pre.std)}"
     head = f"threshold > {post.threshold:g}" if post.head == "threshold" else post.head
+    if background is not None:
+        head = f"the largest that is > {background:g}, else background"
     steps = f"{head}, {post.resize} resize as in '{post.match}', size {size}"
     fit = ", letterboxed" if pre.fit == "letterbox" else ""
     return f"{pre.channels} {normalization} ({origin}){fit}; {steps}"
@@ -280,16 +312,14 @@ def _terse(values: tuple[float, ...]) -> str:
 
 
 def _stem(source: Path) -> str:
-    resolved = source.resolve()
-    if resolved.name == "saved_model.pb":
-        resolved = resolved.parent
+    resolved = saved_model_folder(source.resolve())
     return resolved.name if resolved.is_dir() else resolved.stem
 
 
 def content_of(source: Path, kind: str) -> str:
     """SHA-256 of all that the model consists of: external data of ONNX files too."""
-    if source.name == "saved_model.pb":
-        return sha256(source.parent)
+    if kind == "saved_model":
+        return sha256(saved_model_folder(source))
     hashes = [sha256(source)]
     if kind == "onnx":
         hashes += [sha256(file) for file in external_files(source)]
@@ -326,22 +356,49 @@ def _load(source: Path, kind: str, options: BuildOptions) -> tuple[onnx.ModelPro
         if "passport" in metadata(model):
             raise ModelError(f"{source} is baked already: give `trtpost infer --engine {source}` or the source model")
         return model, f"{source.name}: ONNX already, {len(model.graph.node)} nodes"
-    converted = convert(source, signature=options.signature, input_size=options.input_size)
+    try:
+        converted = convert(source, signature=options.signature, input_size=options.input_size)
+    except ModelError as error:
+        raise _fault_of_size(source, options) or error from None
     model = normalized(converted, str(source))
     return model, f"{source.name}: {kind} to ONNX, {len(model.graph.node)} nodes"
+
+
+def _fault_of_size(source: Path, options: BuildOptions) -> ModelError | None:
+    """Why a model that TensorFlow does not take at --input-size cannot be had at it, where that is the reason."""
+    if options.input_size is None:
+        return None
+    try:
+        model = normalized(convert(source), str(source))
+        name, layout = input_of(model)
+    except ModelError:
+        return None
+    try:
+        refuse_size(model, name, layout, options.input_size)
+    except ModelError as error:
+        return error
+    return None
 
 
 def _locate(model: onnx.ModelProto, source: Path, options: BuildOptions) -> tuple[onnx.ModelProto, Located]:
     if options.input_size is not None:
         name, layout = input_of(model)
+        refuse_size(model, name, layout, options.input_size)
         model = with_input_size(model, name, layout, options.input_size)
-    located = locate(
-        model,
-        logits=options.logits,
-        layout=options.layout,
-        head=options.head,
-        before_argmax=options.resize == "bilinear",
-    )
+
+    def found(head: Ending | None) -> Located:
+        return locate(
+            model,
+            logits=options.logits,
+            layout=options.layout,
+            head=head,
+            threshold=options.threshold,
+            before_argmax=options.resize == "bilinear",
+        )
+
+    located = found(options.head)
+    if options.head is None and located.is_choice and len(_names(model, options)) == located.classes + 1:
+        located = found("multilabel")  # the names begin with a background that the network has no channel for
     if not all(located.input_size):
         raise ModelError(
             f"{source}: the height and width of input '{located.input}' are dynamic: "
@@ -374,27 +431,55 @@ def _pre(located: Located, known: dict[str, str], options: BuildOptions) -> tupl
     return Pre(*located.input_size, mean=mean, std=std, channels=channels, fit=options.fit), origin
 
 
-def _classes(located: Located, known: dict[str, str], options: BuildOptions) -> tuple[str, ...]:
-    """A name for each class: given, from the model's metadata, or numbered."""
-    names = options.labels or tuple(json.loads(known.get("labels", "[]")))
-    if located.head == "threshold" and len(names) == 1:
-        names = ("background", *names)
+def _names(model: onnx.ModelProto, options: BuildOptions) -> tuple[str, ...]:
+    """Of the classes: given, or in the model's metadata; empty where there are none."""
+    return options.labels or tuple(json.loads(metadata(model).get("labels", "[]")))
+
+
+def _has_background(names: tuple[str, ...]) -> bool:
+    return any(name.strip("_ ").casefold() in ("background", "bg", "unlabeled", "void", "other") for name in names)
+
+
+def _classes(located: Located, names: tuple[str, ...], options: BuildOptions) -> tuple[str, ...]:
+    """A name for each class: as given, or numbered."""
+    has_background = located.head == "threshold" or located.background is not None
     count = located.classes or len(names) or UNKNOWN_CLASSES
+    if count > UNKNOWN_CLASSES:
+        raise ModelError(
+            f"tensor '{located.logits}' has {count} classes, of which masks hold {UNKNOWN_CLASSES}: "
+            "name the logits with --logits, or their --layout"
+        )
+    if has_background and len(names) == count - 1:
+        names = ("background", *names)
     if options.labels and len(names) != count:
-        raise SpecError(f"the network has {count} classes, but {len(names)} class names were given (--labels)")
-    if located.head == "threshold" and not names:
+        hint = ""
+        if located.head == "argmax" and located.background is None and len(names) == count + 1:
+            hint = "; if the first is the background, and the network has no channel for it, say --head multilabel"
+        raise SpecError(f"the network has {count} classes, but {len(names)} class names were given (--labels){hint}")
+    if len(names) == count:
+        return names
+    if located.head == "threshold":
         return ("background", "foreground")
-    return tuple(names) if len(names) == count else tuple(class_name(index) for index in range(count))
+    numbered = tuple(class_name(index) for index in range(count))
+    return ("background", *numbered[1:]) if has_background else numbered
 
 
 def _post(located: Located, classes: int, options: BuildOptions) -> Post:
     threshold = options.threshold
-    if threshold is not None and located.head != "threshold":
-        raise SpecError(f"--threshold is for networks of one channel; this one has head '{located.head}'")
-    if threshold is not None and located.probability and not 0 <= threshold < 1:
-        raise SpecError(f"--threshold {threshold:g} makes no sense for a probability: choose one from 0 to 1")
-    if threshold is None:
-        threshold = 0.5 if located.probability or located.head != "threshold" else 0.0
+    if threshold is not None and located.head != "threshold" and located.background is None:
+        raise SpecError(
+            "--threshold is for networks of one channel, or of classes without a background (--head multilabel); this "
+            f"one has head '{located.head}'"
+        )
+    if threshold is not None and located.limits is not None:
+        low, high = located.limits
+        if not low <= threshold < high:
+            what = "a probability" if (low, high) == (0, 1) else "these values"
+            raise SpecError(f"--threshold {threshold:g} makes no sense for {what}: choose one from {low:g} to {high:g}")
+    if located.head != "threshold":
+        threshold = Post.threshold  # not looked at
+    elif threshold is None:
+        threshold = located.threshold
     return Post(
         head=located.head,
         layout=located.layout,

@@ -11,27 +11,31 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
-import tempfile
-import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import onnx
 
-from trtpost.errors import BundleError, SpecError, reason
+from trtpost.errors import BundleError, ModelError, SpecError, reason
 from trtpost.files import existing_file, write_whole
+from trtpost.folders import read_steadily, write_folder
+from trtpost.graph.calls import check_calls
 from trtpost.graph.locate import Located
 from trtpost.graph.model import metadata, set_metadata
+from trtpost.graph.postprocess import size_inputs
 from trtpost.graph.reduce import Precision
-from trtpost.spec import Post, Pre
+from trtpost.letterbox import Region
+from trtpost.spec import MAX_SIDE, Post, Pre
 
 Place = Literal["native", "kernel", "plugin"]
 Compatibility = Literal["none", "ampere+", "same"]
 
-FORMAT = 2
+FORMAT = 3
 """Version of the passport; a reader refuses what it does not know."""
+
+MAX_INPUT = 1 << 26
+"""Pixels that a network may want at once: 8192x8192 of one image. Beyond, a few bytes would ask for any memory."""
 
 SUFFIX = ".trtpost"
 MODEL, PLAN, PASSPORT = "model.onnx", "engine.plan", "passport.json"
@@ -64,6 +68,8 @@ class Plan:
     def __post_init__(self) -> None:
         if self.flavour not in ("tensorrt", "tensorrt_rtx"):
             raise SpecError(f"there is no flavour '{self.flavour}' of TensorRT")
+        if min([0, *self.layers.values(), *self.precisions.values()]) < 0:
+            raise SpecError("there are no fewer than 0 layers")
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,11 @@ class Verification:
     real: int
     mean_iou: float
 
+    def __post_init__(self) -> None:
+        if min(self.photos, self.pixels, self.ties or 0, self.real) < 0:
+            raise SpecError("nothing is counted below 0")
+        _check_shares(self.agreement, self.mean_iou)
+
 
 @dataclass(frozen=True)
 class Passport:
@@ -102,7 +113,7 @@ class Passport:
         pre, post: every decision about a pixel.
         located: where the logits were found.
         normalization: where the normalisation comes from: `model`, `flag`, `inside the network` or `assumed`.
-        classes: name of each class; at least one.
+        classes: name of each class.
         max_batch: images that one call may hold.
         max_size: (H, W): largest mask, or photo with size `image`, that the plan's profile allows.
         precision: that was asked for; `fp32` leaves the source model's own types.
@@ -137,8 +148,18 @@ class Passport:
     format: int = FORMAT
 
     def __post_init__(self) -> None:
-        if not self.classes or min(*self.max_size, self.max_batch) < 1:
-            raise SpecError("a passport needs classes, and sizes of at least 1")
+        if len(self.classes) != self.post.classes:
+            raise SpecError(f"{len(self.classes)} class names do not fit {self.post.classes} classes")
+        images, pixels = max(self.located.batch, 1), self.pre.height * self.pre.width
+        if images * pixels > MAX_INPUT:
+            size = f"{self.pre.height}x{self.pre.width}"
+            raise SpecError(
+                f"the network takes {images} images of {size} at once; no more than {MAX_INPUT} pixels are taken: "
+                "choose a smaller --input-size, or export it with another batch"
+            )
+        if min(*self.max_size, self.max_batch) < 1 or max(self.max_size) > MAX_SIDE or self.photos < 0:
+            raise SpecError(f"sizes are from 1 to {MAX_SIDE}, and numbers not negative")
+        _check_shares(self.agreement, self.mean_iou)
 
     def to_json(self) -> str:
         """As text; `passport_from_json` reads it back."""
@@ -161,6 +182,11 @@ class Passport:
             if len(name) <= limit:
                 return name
         return json.dumps({"trtpost": {"format": self.format, "version": self.version, "request": self.request}})
+
+
+def _check_shares(*shares: float | None) -> None:
+    if not all(share is None or 0 <= share <= 1 for share in shares):
+        raise SpecError("shares are from 0 to 1")
 
 
 @dataclass(frozen=True)
@@ -190,12 +216,18 @@ def passport_from_json(text: str | bytes, name: str) -> Passport:
     from pydantic import TypeAdapter, ValidationError
 
     try:
-        version = json.loads(text)["format"]
+        content = json.loads(text)
+        version = content["format"]
         if version != FORMAT:
+            newer = isinstance(version, int) and version > FORMAT
             raise BundleError(
-                f"{name} has format {version!r}, this trtpost reads format {FORMAT}: build it again with this version"
+                f"{name} has format {str(version)[:20]}, this trtpost reads format {FORMAT}: "
+                + ("update trtpost, or build it again with this version" if newer else "build it again")
             )
-        return TypeAdapter(Passport).validate_json(text, strict=True)
+        passport = TypeAdapter(Passport).validate_json(text, strict=True)
+        if (key := _unknown(content, asdict(passport))) is not None:
+            raise BundleError(f"{name} is damaged (there is no entry {key[:100]!r}): build the bundle again")
+        return passport
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "passport"
@@ -204,12 +236,28 @@ def passport_from_json(text: str | bytes, name: str) -> Passport:
         raise BundleError(f"{name} is damaged ({reason(error)}): build the bundle again") from None
 
 
+def _unknown(given: object, known: object) -> str | None:
+    """A key of the given JSON that is not in the known one: it would have a meaning that is not read."""
+    if not isinstance(given, dict) or not isinstance(known, dict):
+        return None
+    below = (_unknown(value, known[key]) for key, value in given.items() if key in known)
+    return next((key for key in given if key not in known), None) or next(filter(None, below), None)
+
+
 def embed(model: onnx.ModelProto, passport: Passport) -> None:
     """Write the passport into the model's metadata."""
     set_metadata(model, {"passport": passport.to_json()})
 
 
-def load_bundle(path: Path) -> Bundle:
+class Contents(NamedTuple):
+    """What was read of a bundle, all from one build: the baked graph, and the plan if there is one."""
+
+    bundle: Bundle
+    model: onnx.ModelProto
+    plan: bytes | None
+
+
+def load_bundle(path: str | os.PathLike[str]) -> Bundle:
     """Read a bundle and check that its files are the ones that were built.
 
     Args:
@@ -218,35 +266,56 @@ def load_bundle(path: Path) -> Bundle:
     Raises:
         BundleError: missing, incomplete, changed, or of another version.
     """
+    return read_bundle(path).bundle
+
+
+def read_bundle(path: str | os.PathLike[str]) -> Contents:
+    """Read a bundle as `load_bundle` does, each file once; while it is built again, the old one or the new one.
+
+    Raises:
+        BundleError: missing, incomplete, changed, or of another version.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise BundleError(f"an engine bundle is given by its path, not as a {type(path).__name__}")
+    folder = Path(os.fsdecode(path))
+    return read_steadily(folder, lambda: _read(folder))
+
+
+def _read(path: Path) -> Contents:
     try:
         if not path.exists():
             raise BundleError(f"no such engine bundle: {path}; build one with `trtpost build MODEL`")
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise BundleError(f"engine bundle {path} cannot be read: {reason(error)}") from None
     if not path.is_dir():
-        return Bundle(path, _embedded_passport(path))
+        existing_file(path, "engine bundle", BundleError)
+        model, passport = _baked(path, _content(path))
+        return Contents(Bundle(path, passport), model, None)
     card = path / PASSPORT
     if not card.is_file():
         raise BundleError(f"{path} is not an engine bundle: it has no {PASSPORT}; build one with `trtpost build MODEL`")
-    try:
-        passport = passport_from_json(card.read_bytes(), str(card))
-    except OSError as error:
-        raise BundleError(f"{card} cannot be read: {reason(error)}; build the bundle again") from None
-    if MODEL not in passport.files or (passport.plan is not None) != (PLAN in passport.files):
+    passport = passport_from_json(_content(card), str(card))
+    if set(passport.files) != {MODEL, *([PLAN] if passport.plan is not None else [])}:
         raise BundleError(f"{card} is damaged (its list of files is wrong): build the bundle again")
+    contents = {}
     for name, expected in passport.files.items():
         file = path / name
         if not file.is_file():
             raise BundleError(f"{path} is incomplete: {name} is missing; build the bundle again")
-        try:
-            found = sha256(file)
-        except OSError as error:
-            raise BundleError(f"{file} cannot be read: {reason(error)}") from None
-        if found != expected:
+        contents[name] = _content(file)
+        if hashlib.sha256(contents[name]).hexdigest() != expected:
             raise BundleError(f"{file} is not the file that was built (its hash differs): build the bundle again")
-    if _comparable(_embedded_passport(path / MODEL)) != _comparable(passport):
+    model, embedded = _baked(path / MODEL, contents[MODEL])
+    if _comparable(embedded) != _comparable(passport):
         raise BundleError(f"{card} is not the passport that was built (the one in {MODEL} differs): build it again")
-    return Bundle(path, passport)
+    return Contents(Bundle(path, passport), model, contents.get(PLAN))
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise BundleError(f"{file} cannot be read: {reason(error)}; build the bundle again") from None
 
 
 def _comparable(passport: Passport) -> Passport:
@@ -254,16 +323,39 @@ def _comparable(passport: Passport) -> Passport:
     return replace(passport, plan=None, files={}, verification=None)
 
 
-def _embedded_passport(path: Path) -> Passport:
-    existing_file(path, "engine bundle", BundleError)
+def _baked(path: Path, content: bytes) -> tuple[onnx.ModelProto, Passport]:
+    """A baked graph and the passport inside, which must fit it: it decides what is fed, and how much memory is made."""
     try:
-        model = onnx.load(path, load_external_data=False)
+        model = onnx.load_model_from_string(content)
     except Exception:  # protobuf raises its own types
         raise BundleError(f"{path} is neither an engine bundle (a folder) nor a baked ONNX model") from None
     text = metadata(model).get("passport")
     if text is None:
         raise BundleError(f"{path} was not baked by trtpost: run `trtpost build {path}` first")
-    return passport_from_json(text, f"the passport in {path}")
+    passport = passport_from_json(text, f"the passport in {path}")
+    try:
+        check_calls(model, str(path))
+    except ModelError as error:
+        raise BundleError(str(error)) from None
+    if not _fits(model, passport):
+        raise BundleError(f"the passport in {path} does not fit the graph: build the bundle again")
+    return model, passport
+
+
+def _fits(model: onnx.ModelProto, passport: Passport) -> bool:
+    """Do the graph's inputs and outputs have the names, types and shapes that the passport says?"""
+    pre, post = passport.pre, passport.post
+    inputs = {value.name: value.type.tensor_type for value in model.graph.input}
+    outputs = {value.name: value.type.tensor_type for value in model.graph.output}
+    sizes = size_inputs(post, Region(0, 0, 1, 1), (1, 1)) if post.size == "runtime" else {}
+    if inputs.keys() != {"image", *sizes} or outputs.keys() != {"mask"}:
+        return False
+    side = (0, 0) if post.size == "image" else (pre.height, pre.width)
+    return (
+        inputs["image"].elem_type == onnx.TensorProto.UINT8
+        and [dim.dim_value for dim in inputs["image"].shape.dim] == [passport.located.batch, *side, pre.depth]
+        and outputs["mask"].elem_type == (onnx.TensorProto.INT32 if post.wide else onnx.TensorProto.UINT8)
+    )
 
 
 def newest_bundle(folder: Path) -> Path:
@@ -272,44 +364,55 @@ def newest_bundle(folder: Path) -> Path:
     Raises:
         BundleError: there is none.
     """
-    bundles = [card.parent for card in folder.glob(f"*{SUFFIX}/{PASSPORT}")]
-    if not bundles:
+    ages = {}
+    for card in folder.glob(f"*{SUFFIX}/{PASSPORT}"):
+        with contextlib.suppress(OSError):  # it was removed just now
+            ages[card.parent] = card.stat().st_mtime_ns
+    if not ages:
         raise BundleError(
             f"no engine bundle (*{SUFFIX}) in {folder.resolve()}: build one with `trtpost build MODEL`, "
             "or name one with --engine"
         )
-    return max(bundles, key=lambda bundle: (bundle / PASSPORT).stat().st_mtime_ns)
+    return max(ages, key=ages.__getitem__)
 
 
 def check_replaceable(path: Path) -> None:
-    """A bundle may replace an older one, and nothing else.
+    """A bundle may replace an older one, and nothing else; and there must be somewhere to write it.
 
     Raises:
-        BundleError: something else has that name, or other files lie in it.
+        BundleError: something else has that name, other files lie in it, or its place is read-only.
     """
-    obstacle = None
-    for _ in range(20):
-        obstacle = _obstacle(path)
-        if obstacle is None:
+    read_steadily(path, lambda: _check_replaceable(path))
+    real = Path(os.path.realpath(path))
+    if real.is_symlink():
+        raise BundleError(f"{path} is a link in a circle: choose another name with --output")
+    above = next(parent for parent in real.parents if parent.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        why = "may not be written to" if above.is_dir() else "is a file, not a folder"
+        raise BundleError(f"cannot write the engine bundle {path}: {above} {why}; choose another place with --output")
+
+
+def _check_replaceable(path: Path) -> None:
+    try:
+        if not path.exists():
             return
-        time.sleep(0.001)  # another process may be replacing it at this moment
+        strangers = sorted(file.name for file in path.iterdir() if not _is_ours(file.name))
+        if strangers:
+            obstacle = f"holds {strangers[0]}, which is no part of an engine bundle"
+        elif path.suffix == SUFFIX or '"request"' in (path / PASSPORT).read_text("utf-8", "replace"):
+            return
+        else:
+            obstacle = "exists and is not an engine bundle"
+    except (NotADirectoryError, FileNotFoundError):
+        obstacle = "exists and is not an engine bundle"
+    except (OSError, ValueError) as error:
+        raise BundleError(f"cannot write the engine bundle {path}: {reason(error)}") from None
     raise BundleError(f"{path} {obstacle}: choose another name with --output")
 
 
-def _obstacle(path: Path) -> str | None:
-    """Why `path` cannot be replaced by a bundle."""
-    try:
-        if not path.exists():
-            return None
-        strangers = sorted(file.name for file in path.iterdir() if file.name not in (MODEL, PLAN, PASSPORT))
-        if strangers:
-            return f"holds {strangers[0]}, which is no part of an engine bundle"
-        ours = '"request"' in (path / PASSPORT).read_text("utf-8", "replace")
-    except (NotADirectoryError, FileNotFoundError):
-        ours = False
-    except OSError as error:
-        raise BundleError(f"cannot write the engine bundle {path}: {reason(error)}") from None
-    return None if ours else "exists and is not an engine bundle"
+def _is_ours(name: str) -> bool:
+    """Is this the name of a file of bundles, or of what a killed process leaves of a new passport?"""
+    return name in (MODEL, PLAN, PASSPORT) or name.startswith(f".{PASSPORT}.")
 
 
 def write_bundle(path: Path, model: onnx.ModelProto, plan: bytes | None, passport: Passport) -> Bundle:
@@ -318,26 +421,23 @@ def write_bundle(path: Path, model: onnx.ModelProto, plan: bytes | None, passpor
     Raises:
         BundleError: the folder cannot be written, or something that is not a bundle is in the way.
     """
-    path = path.resolve() if path.is_symlink() else path
-    check_replaceable(path)
-    temporary = None
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
+    check_replaceable(target)
+    contents = {MODEL: _serialized(model)} | ({PLAN: plan} if plan is not None else {})
+    files = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    passport = replace(passport, files=files)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-        contents = {MODEL: model.SerializeToString()} | ({PLAN: plan} if plan is not None else {})
-        for name, content in contents.items():
-            (temporary / name).write_bytes(content)
-        files = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-        passport = replace(passport, files=files)
-        (temporary / PASSPORT).write_text(passport.to_json(), encoding="utf-8")
-        temporary.chmod(0o755)
-        _replace_folder(temporary, path)
+        write_folder(target, contents | {PASSPORT: passport.to_json().encode()})
     except OSError as error:
         raise BundleError(f"cannot write the engine bundle {path}: {reason(error)}") from None
-    finally:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
-    return Bundle(path, passport)
+    return Bundle(target, passport)
+
+
+def _serialized(model: onnx.ModelProto) -> bytes:
+    try:
+        return bytes(model.SerializeToString())
+    except Exception as error:  # protobuf raises its own types
+        raise BundleError(f"the baked graph does not go into one file, which holds 2 GiB: {reason(error)}") from None
 
 
 def record_verification(bundle: Bundle, verification: Verification) -> Bundle:
@@ -357,28 +457,6 @@ def record_verification(bundle: Bundle, verification: Verification) -> Bundle:
     write_whole(card, lambda file: file.write(passport.to_json().encode()), BundleError)
     os.utime(card, ns=(built, built))  # the newest bundle is the one that was built last
     return Bundle(bundle.path, passport)
-
-
-def _replace_folder(new: Path, path: Path) -> None:
-    """Rename `new` to `path`, moving an older bundle aside; another process may be doing the same."""
-    aside: list[Path] = []
-    try:
-        for attempt in range(100):
-            with contextlib.suppress(OSError):
-                new.rename(path)  # works where nothing is there
-                return
-            moved = new.with_name(f"{new.name}.old{attempt}")
-            with contextlib.suppress(FileNotFoundError):  # the other process moved it first
-                path.rename(moved)
-                aside.append(moved)
-        new.rename(path)
-    except OSError:
-        if aside and not path.exists():
-            aside.pop().rename(path)
-        raise
-    finally:
-        for old in aside:
-            shutil.rmtree(old, ignore_errors=True)
 
 
 def sha256(path: Path) -> str:

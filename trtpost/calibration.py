@@ -8,17 +8,17 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from trtpost.bundle import sha256
-from trtpost.errors import ImageError, SpecError, reason
+from trtpost.errors import ImageError, SpecError
 from trtpost.image import read_photo
+from trtpost.photos import is_folder, photos_under
 from trtpost.pixels import pixels_of
 from trtpost.spec import Pre
 
 
 def photos_in(folder: Path, flag: str = "--calibration") -> tuple[Path, ...]:
-    """The photos of a folder in the order of their names, by suffix; folders in it are not searched.
+    """The photos of a folder, as `photos_under` finds them; folders in it are not searched: they may hold ground truth.
 
     Args:
         folder: where they lie.
@@ -27,15 +27,9 @@ def photos_in(folder: Path, flag: str = "--calibration") -> tuple[Path, ...]:
     Raises:
         SpecError: it is missing or no folder, or holds no photo that can be read.
     """
-    try:
-        if not folder.is_dir():
-            raise SpecError(f"{flag} {folder} is not a folder: give one with photos as the network will see them")
-        suffixes = Image.registered_extensions()
-        photos = tuple(
-            path for path in sorted(folder.iterdir()) if path.suffix.lower() in suffixes and path.name[0] != "."
-        )
-    except OSError as error:
-        raise SpecError(f"{flag} {folder} cannot be read: {reason(error)}") from None
+    if not is_folder(folder):
+        raise SpecError(f"{flag} {folder} is not a folder: give one with photos as the network will see them")
+    photos = tuple(photos_under(folder, nested=False))
     if not photos:
         raise SpecError(f"{flag} {folder} holds no photo: give a folder with some as the network will see them")
     first = ""

@@ -44,15 +44,17 @@ def main() -> None:
     except BaseException as error:
         if _received:  # native code may have made another fault of the interrupt, while it was being imported say
             _end(_received[0])
-        if not isinstance(error, (TrtpostError, OSError)):
+        if not isinstance(error, (TrtpostError, OSError, MemoryError)):
             raise
         _tell(error)
 
 
-def _tell(error: TrtpostError | OSError) -> NoReturn:
+def _tell(error: TrtpostError | OSError | MemoryError) -> NoReturn:
     """A fault that the user can mend, as a sentence."""
     if isinstance(error, TrtpostError):
         _fail(str(error))
+    if isinstance(error, MemoryError):
+        _fail(f"not enough memory{f': {error}' if str(error) else ''}; try smaller photos, or fewer at once")
     # the reader has gone or the disk is full: silence the interpreter's own complaint at exit
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     if not isinstance(error, BrokenPipeError):
@@ -77,7 +79,9 @@ def _end(number: int) -> NoReturn:
 
 
 def _fail(message: str) -> NoReturn:
-    print(f"trtpost: {' '.join(message.splitlines())}", file=sys.stderr)  # names of files may hold line breaks
+    from trtpost.errors import one_line
+
+    print(f"trtpost: {one_line(message)}", file=sys.stderr)
     sys.exit(1)
 
 
@@ -105,18 +109,20 @@ def convert(
     ],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="ONNX file to write [MODEL.onnx]")] = None,
     signature: Annotated[str | None, typer.Option(help="of a SavedModel that has several")] = None,
+    input_size: Annotated[str | None, typer.Option(help="HxW, for a network whose own is dynamic")] = None,
 ) -> None:
     """Convert a TensorFlow model to ONNX."""
     from trtpost.convert import convert as convert_model
     from trtpost.convert import kind_of
     from trtpost.errors import ModelError
     from trtpost.graph.model import save_model
+    from trtpost.spec import parse_pair
 
     if kind_of(model) == "onnx":
         raise ModelError(f"{model} is an ONNX model already: go on with `trtpost build {model}`")
     target = output or Path(model.resolve().stem + ".onnx")
     with _progress().step("convert") as step:
-        converted = convert_model(model, signature=signature)
+        converted = convert_model(model, signature=signature, input_size=parse_pair(input_size) if input_size else None)
         save_model(converted, target)
         step.result = f"{target}: {len(converted.graph.node)} nodes"
 
@@ -139,9 +145,12 @@ def build(
     ] = "runtime",
     logits: Annotated[str | None, typer.Option(help="tensor to take [found by itself]")] = None,
     layout: Annotated[str | None, typer.Option(help="of the logits: NHWC or NCHW [found by itself]")] = None,
-    head: Annotated[str | None, typer.Option(help="argmax, threshold or labels [found by itself]")] = None,
+    head: Annotated[
+        str | None,
+        typer.Option(help="argmax, threshold, labels, or multilabel (each class by itself) [found by itself]"),
+    ] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="for one channel [0.5 for a probability, 0 for a logit]")
+        float | None, typer.Option(help="for one channel, or multilabel [0.5 for a probability, 0 for a logit]")
     ] = None,
     input_size: Annotated[str | None, typer.Option(help="HxW, for a network whose own is dynamic")] = None,
     max_batch: Annotated[int, typer.Option(help="images in one call, where the network allows several")] = 8,
@@ -211,7 +220,9 @@ def build(
 
 @app.command()
 def infer(
-    images: Annotated[list[Path], typer.Argument(help="photos", show_default=False, readable=False)],
+    images: Annotated[
+        list[Path], typer.Argument(help="photos, folders of them, - for stdin", show_default=False, readable=False)
+    ],
     engine: Annotated[Path | None, typer.Option("--engine", "-e", help="bundle [the newest one here]")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="folder, or NAME.png for one photo")] = Path(),
     overlay: Annotated[bool, typer.Option("--overlay", help="write NAME.overlay.png too")] = False,
@@ -222,24 +233,31 @@ def infer(
     repeat: Annotated[int, typer.Option(min=1, help="run each photo N times; gives median and p95")] = 1,
     profile: Annotated[bool, typer.Option("--profile", help="time each layer of the TensorRT plan")] = False,
     threads: Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads")] = None,
+    pack: Annotated[
+        bool, typer.Option("--pack", help="masks of up to 2, 4 or 16 classes with 1, 2 or 4 bits a pixel")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="photos of folders too whose masks are there already")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
 ) -> None:
     """Write the mask of each photo: NAME.mask.png, whose pixel values are the class ids."""
     from trtpost import inference, report
     from trtpost.builder import ASSUMED
-    from trtpost.bundle import load_bundle, newest_bundle
-    from trtpost.errors import SpecError
+    from trtpost.bundle import newest_bundle
+    from trtpost.errors import SpecError, one_line
+    from trtpost.photos import find_photos
     from trtpost.segment import Segmenter
 
     path = engine or newest_bundle(Path())
     if fast_decode and overlay:
         raise SpecError("--overlay needs whole photos: do without --fast-decode")
-    with Segmenter(load_bundle(path), backend=backend, threads=threads, fast_decode=fast_decode) as segmenter:
-        jobs = inference.plan_jobs(images, output, overlay=overlay)
+    jobs = inference.plan_jobs(find_photos(images), output, overlay=overlay)
+    with Segmenter(path, backend=backend, threads=threads, fast_decode=fast_decode) as segmenter:
         warm_up = segmenter.warm_up()
-        layers = segmenter.profile(jobs[0].photo) if profile else []
+        layers = segmenter.profile(jobs[0].photo.source) if profile else []
         with _bar(len(jobs), "photos", quiet=as_json) as advance:
-            outcomes, seconds = inference.run_all(segmenter, jobs, repeat=repeat, done=advance)
+            outcomes, seconds = inference.run_all(
+                segmenter, jobs, repeat=repeat, pack=pack, again=force or repeat > 1, threads=threads, done=advance
+            )
         name, note, assumed = segmenter.engine, segmenter.note, segmenter.bundle.passport.normalization == ASSUMED
     if as_json:
         print(inference.to_json(path, segmenter, warm_up, outcomes, seconds, layers))
@@ -249,18 +267,19 @@ def infer(
             print(f"not on the GPU: {note}")
         if assumed:
             print("normalisation of the pixels was assumed when the engine was built: see trtpost inspect")
-        done = [(one.job.photo.name, one.summary or one.timing) for one in outcomes if one.timing]
-        if done:
-            _console().print(report.timing_table(done))
+        listed = len(outcomes) <= inference.LISTED
+        rows = inference.timing_rows(outcomes)
+        if rows:
+            _console().print(report.timing_table(rows))
         if layers:
             _console().print(report.layer_table(layers))
         for one in outcomes:
-            if one.error is None:
+            if one.error is not None:
+                print(f"trtpost: {one_line(one.error)}", file=sys.stderr)
+            elif listed and not one.skipped:
                 print(one.describe())
-            else:
-                print(f"trtpost: {' '.join(one.error.splitlines())}", file=sys.stderr)
-        if len(done) > 1 and repeat == 1:
-            print(f"{len(done)} photos in {seconds:.2f} s: {len(done) / seconds:.1f} a second")
+        if len(outcomes) > 1 and repeat == 1:
+            print(inference.summary_line(outcomes, seconds))
     if any(one.error for one in outcomes):
         raise typer.Exit(1)
 

@@ -69,6 +69,17 @@ class _KnownBar(ProgressColumn):
         return Text() if task.total is None else ProgressBar(task.total, task.completed, width=40)
 
 
+class _Speed(ProgressColumn):
+    """How many a second, over what was done lately."""
+
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self._unit = unit
+
+    def render(self, task: Task) -> RenderableType:
+        return Text("" if not task.speed else f"{task.speed:.1f} {self._unit}/s, left")
+
+
 def _bar(console: Console, *columns: ProgressColumn) -> Bar:
     """A display that goes away when it is done; in a pipe or a log it never comes."""
     return Bar(*columns, console=console, transient=True, disable=not console.is_interactive)
@@ -80,6 +91,7 @@ def progress_bar(console: Console, total: int, unit: str, *, quiet: bool) -> Ite
     if quiet or total < 2:
         yield lambda: None
         return
-    with _bar(console, BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn()) as bar:
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn(unit), _Speed(unit), TimeRemainingColumn(compact=True))
+    with _bar(console, *columns) as bar:
         task = bar.add_task(unit, total=total)
         yield lambda: bar.advance(task)

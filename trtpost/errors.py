@@ -44,6 +44,11 @@ def printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
+def one_line(text: str) -> str:
+    """Text for a line of a terminal: what is no character to see becomes its escape, such as a file name's newline."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
 def reason(error: BaseException) -> str:
     """The first sentence of another library's error, on one line, for use inside a message of ours."""
     if isinstance(error, OSError) and error.strerror:

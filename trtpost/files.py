@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,7 @@ def existing_file(path: Path, kind: str, error: type[TrtpostError]) -> Path:
     article = "an" if kind[0].lower() in "aeiou" else "a"
     try:
         if not path.exists():
-            raise error(f"no such {kind}: {path}")
+            raise error(f"no such {kind}: {path}{', a link to what is not there' if path.is_symlink() else ''}")
         if path.is_dir():
             raise error(f"{path} is a folder, not {article} {kind}: name files in it")
         if not path.is_file():
@@ -55,7 +56,10 @@ def write_whole(path: Path, write: Callable[[Any], None], error_type: type[Trtpo
     """
     temporary = None
     try:
-        target = path.resolve()  # a link stays a link: what it points to is written
+        target = Path(os.path.realpath(path))  # a link stays a link: what it points to is written
+    except ValueError as error:  # names without meaning
+        raise error_type(f"cannot write {path}: {reason(error)}") from None
+    try:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         with temporary.open("xb") as file:

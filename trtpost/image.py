@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import colorsys
 import io
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont, UnidentifiedImageError
+from PIL import Image, ImageDraw, ImageFont
 
+from trtpost.decode import Photo, decode
 from trtpost.errors import ImageError, reason
 from trtpost.files import existing_file, write_whole
 from trtpost.png import palette_png, with_text
 
-MAX_PIXELS = 178_956_970
-"""Larger photos are refused: Pillow's own guard against decompression bombs."""
+MAX_BYTES = 2 << 30
+"""Larger files are refused before they are read: 16-bit RGBA of `MAX_PIXELS` takes 1.4 GB as it is."""
 
 PNG_LEVEL = 1
 """zlib level of overlays and 16-bit masks: the fastest."""
@@ -26,25 +26,21 @@ PNG_LEVEL = 1
 MARK = "trtpost"
 """Keyword of the text in our masks that says what they were made with: see `trtpost.resume`."""
 
-ORIENTATION = 0x0112
-"""The EXIF tag that says how the camera was held."""
-
-Photo = NDArray[np.uint8]
-"""uint8 [H, W, 3], RGB, upright."""
-
 
 def read_photo(source: str | Path | bytes) -> Photo:
     """Decode a photo, honouring its EXIF orientation.
 
     Args:
-        source: path of a file, or its content. Any format that Pillow reads; of an animation the first frame;
-            transparency is dropped; of 16-bit grayscale the upper 8 bits are kept.
+        source: path of a file, or its content. Of an animation the first frame; transparency is dropped; of 16 bits
+            the upper 8 are kept. Colour profiles are not applied: TensorFlow, PyTorch and OpenCV read photos like
+            that, so networks were trained on the values in the file.
 
     Returns:
         uint8 [H, W, 3], RGB.
 
     Raises:
-        ImageError: missing, empty, damaged, cut short, not an image, or larger than `MAX_PIXELS`.
+        ImageError: missing, empty, damaged, cut short, not an image in one of `decode.FORMATS`, of pixels that have no
+            defined range (floating point, 32 bits), or larger than `decode.MAX_PIXELS`.
     """
     return _read(source, None)[0]
 
@@ -66,101 +62,19 @@ def read_reduced(source: str | Path | bytes, needed: tuple[int, int]) -> tuple[P
 
 def _read(source: str | Path | bytes, needed: tuple[int, int] | None) -> tuple[Photo, tuple[int, int]]:
     if isinstance(source, bytes):
-        name, stream = "the image", io.BytesIO(source)
+        name, content = "the image", source
     else:
-        path = existing_file(Path(source), "image", ImageError)
+        path = Path(source)
         name = str(path)
         try:
-            stream = io.BytesIO(path.read_bytes())
+            if path.is_fifo():
+                raise ImageError(f"{name} is a pipe: give what comes out of it to trtpost infer -")
+            if existing_file(path, "image", ImageError).stat().st_size > MAX_BYTES:
+                raise ImageError(f"{name} has more than {MAX_BYTES >> 30} GiB: cut it into tiles")
+            content = path.read_bytes()
         except OSError as error:
             raise ImageError(f"{name} cannot be read: {reason(error)}") from None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of large photos and odd tags; what matters is an error
-            with Image.open(stream) as image:
-                if needed is not None and _is_plain_jpeg(image) and (whole := _reduce(image, needed)) is not None:
-                    return _upright(_rgb(image), _orientation(image)), whole
-                photo = _decoded_jpeg(stream.getvalue()) if _is_plain_jpeg(image) else None
-                photo = _upright(_rgb(image) if photo is None else photo, _orientation(image))
-                return photo, (photo.shape[0], photo.shape[1])
-    except UnidentifiedImageError:
-        raise ImageError(f"{name} is not an image in a format that Pillow reads") from None
-    except Image.DecompressionBombError:
-        raise ImageError(f"{name} has more than {MAX_PIXELS / 1e6:.0f} million pixels: cut it into tiles") from None
-    except Exception as error:  # every decoder has errors of its own
-        raise ImageError(f"{name} is damaged or cut short: {reason(error)}") from None
-
-
-def size_in_header(stream: IO[bytes]) -> tuple[int, int] | None:
-    """(H, W) of the photo upright, without decoding it; None where the header does not tell."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with Image.open(stream) as image:
-                # Pillow's own `getexif` of a PNG decodes it to look for a tag behind the pixels
-                tags = Image.Image.getexif(image) if image.format == "PNG" else image.getexif()
-                # a TIFF's size is upright already
-                turned = image.format != "TIFF" and tags.get(ORIENTATION) in (5, 6, 7, 8)
-                return (image.width, image.height) if turned else (image.height, image.width)
-    except Exception:  # every decoder has errors of its own
-        return None
-
-
-def _orientation(image: Image.Image) -> int:
-    value = image.getexif().get(ORIENTATION, 1)
-    return value if value in range(1, 9) else 1  # a damaged tag may hold anything
-
-
-def _reduce(image: Image.Image, needed: tuple[int, int]) -> tuple[int, int] | None:
-    """Have an open JPEG decoded at a fraction; (H, W) of the upright whole, None where no fraction is large enough."""
-    width, height = image.size
-    turned = _orientation(image) in (5, 6, 7, 8)
-    image.draft(None, needed if turned else needed[::-1])
-    if image.size == (width, height):
-        return None
-    return (width, height) if turned else (height, width)
-
-
-def _is_plain_jpeg(image: Image.Image) -> bool:
-    """Of the kinds of JPEG that libjpeg-turbo makes RGB of as Pillow does; MPO is what phones write."""
-    return image.format in ("JPEG", "MPO") and image.mode in ("RGB", "L")
-
-
-def _decoded_jpeg(content: bytes) -> Photo | None:
-    """The pixels that Pillow decodes, by the same library without its copies: docs/pipeline.md.
-
-    None where the library is missing, or the file is not as it should be: Pillow then says what is wrong.
-    """
-    try:
-        import simplejpeg
-    except ImportError:  # no wheel for this platform
-        return None
-    try:
-        decoded: Photo = simplejpeg.decode_jpeg(content)
-    except ValueError:
-        return None
-    return decoded
-
-
-def _rgb(image: Image.Image) -> Photo:
-    if image.mode.startswith("I;16") or image.mode == "I":
-        levels = np.asarray(image).astype(np.int64)
-        image = Image.fromarray((levels.clip(0, 65535) >> 8).astype(np.uint8))
-    if image.mode == "F":
-        raise ValueError("floating-point pixels have no defined range; convert it to 8 bits first")
-    # `convert` copies even where there is nothing to convert
-    return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
-
-
-def _upright(photo: Photo, orientation: int) -> Photo:
-    """The photo, uint8 [H, W, 3], turned as its EXIF orientation says; what is no orientation turns nothing."""
-    if orientation in (5, 6, 7, 8):
-        photo = photo.swapaxes(0, 1)
-    if orientation in (3, 4, 7, 8):
-        photo = photo[::-1]
-    if orientation in (2, 3, 6, 7):
-        photo = photo[:, ::-1]
-    return np.ascontiguousarray(photo)
+    return decode(content, name, needed)
 
 
 def check_photo(array: NDArray[Any]) -> Photo:
@@ -171,9 +85,28 @@ def check_photo(array: NDArray[Any]) -> Photo:
     """
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3 or 0 in array.shape:
         raise ImageError(
-            f"a photo must be a uint8 array of shape [height, width, 3] in RGB order, not {array.dtype} {array.shape}"
+            "a photo must be a uint8 array of shape [height, width, 3] in RGB order, "
+            f"not {array.dtype} {list(array.shape)}{_advice(array)}"
         )
     return array
+
+
+def _advice(array: NDArray[Any]) -> str:
+    """What makes a photo of an array that is none, where that is plain."""
+    if 0 in array.shape:
+        return ": it is empty"
+    if array.ndim == 4:
+        return ": segment several photos with batch(photos)"
+    if array.ndim == 2 or (array.ndim == 3 and array.shape[2] == 1):
+        plane = "array" if array.ndim == 2 else "array[..., 0]"
+        return f": of gray levels make np.stack([{plane}] * 3, axis=-1)"
+    if array.ndim == 3 and array.shape[2] == 4:
+        return ": leave transparency out, array[..., :3]"
+    if array.ndim == 3 and array.shape[0] == 3 != array.shape[2]:
+        return ": put the channels last, np.moveaxis(array, 0, -1)"
+    if array.ndim == 3 and array.shape[2] == 3:
+        return ": bring it to 0..255, then np.rint(array).astype(np.uint8)"
+    return ""
 
 
 def palette(classes: Sequence[str]) -> NDArray[np.uint8]:

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import time
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,20 +16,24 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from trtpost.errors import TrtpostError, printable
+from trtpost import fused
+from trtpost.decode import SUFFIXES
+from trtpost.errors import TrtpostError, one_line, printable
 from trtpost.image import class_name, write_picture
+from trtpost.photos import MASK_ENDING, OVERLAY_ENDING, STDIN, PhotoFile
+from trtpost.resume import is_done
 from trtpost.segment import Result, Segmenter
 from trtpost.timing import Stopwatch, Summary, Timing, summarize
 
-WORKERS = 3
-"""Photos on their way at once: one is read, one is in the engine, one is written."""
+MAX_WORKERS = 16
+"""Photos on their way at once, each with its pixels in memory."""
 
 
 @dataclass(frozen=True)
 class Job:
     """One photo and the files that it becomes; `overlay` is None where none is wanted."""
 
-    photo: Path
+    photo: PhotoFile
     mask: Path
     overlay: Path | None
 
@@ -44,7 +49,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job: timing and the classes found, the most frequent first, or an error."""
+    """What became of a job: timing and the classes found, the most frequent first; an error; or it was done before."""
 
     job: Job
     size: tuple[int, int] = (0, 0)
@@ -52,97 +57,160 @@ class Outcome:
     summary: Summary | None = None
     classes: tuple[Share, ...] = ()
     error: str | None = None
+    skipped: bool = False
 
     def describe(self) -> str:
         """One line for people."""
         found = ", ".join(f"{one.name} {_percent(one.share)}" for one in self.classes)
         files = " and ".join(str(path) for path in (self.job.mask, self.job.overlay) if path)
-        return f"{self.job.photo} -> {files}: {self.size[0]}x{self.size[1]}, {found}"
+        return one_line(f"{self.job.photo.path} -> {files}: {self.size[0]}x{self.size[1]}, {found}")
 
 
 def _percent(share: float) -> str:
     return f"{share:.1%}" if share >= 0.001 else "<0.1%"
 
 
-def plan_jobs(photos: Sequence[Path], output: Path, *, overlay: bool) -> list[Job]:
+def plan_jobs(photos: Sequence[PhotoFile], output: Path, *, overlay: bool) -> list[Job]:
     """Decide the files; photos that would share one get their folder and suffix into the name.
 
     Args:
-        photos: in the order in which they will run; one that is given twice runs once.
-        output: a folder, made if it is missing; or, for one photo, a file that ends in `.png`.
+        photos: in the order in which they will run, each once.
+        output: a folder, made if it is missing, where masks lie as the photos do in theirs; or, for one photo, a file
+            that ends in `.png`.
         overlay: whether overlays are wanted.
 
     Raises:
-        TrtpostError: several photos and a single output file, a file that is no PNG, or one that is a photo itself.
+        TrtpostError: several photos and a single output file, a file that is no PNG, one that is a photo itself, or
+            a folder that cannot be.
     """
-    photos = list(dict.fromkeys(photos))
-    suffix = "" if output.is_dir() else output.suffix.lower()
-    if suffix == ".png":
-        if len(photos) > 1:
-            raise TrtpostError(f"--output {output} is one file, but there are {len(photos)} photos: give a folder")
-        jobs = [Job(photos[0], output, output.with_suffix(".overlay.png") if overlay else None)]
-    elif suffix in Image.registered_extensions():
-        raise TrtpostError(f"--output {output}: masks are PNG, so give a name that ends in .png, or a folder")
+    _check_output(output, len(photos))
+    if output.suffix.lower() == ".png" and not output.is_dir():
+        jobs = [Job(photos[0], output, output.with_suffix(OVERLAY_ENDING) if overlay else None)]
     else:
-        jobs = [
-            Job(photo, output / f"{name}.mask.png", output / f"{name}.overlay.png" if overlay else None)
-            for photo, name in _distinct_names(photos).items()
-        ]
-    sources = {os.path.realpath(photo) for photo in photos}
+        places = [output / name for name in _distinct_names(photos)]
+        masks = [_with_ending(place, MASK_ENDING) for place in places]
+        overlays = [_with_ending(place, OVERLAY_ENDING) if overlay else None for place in places]
+        jobs = [Job(*files) for files in zip(photos, masks, overlays, strict=True)]
+    sources = {_identity(photo.path) for photo in photos if photo.content is None} - {None}
     for job in jobs:
         for target in (job.mask, job.overlay):
-            if target is not None and os.path.realpath(target) in sources:
+            if target is not None and _identity(target) in sources:
                 raise TrtpostError(f"{target} would overwrite a photo: choose another --output")
     return jobs
 
 
-def _distinct_names(photos: list[Path]) -> dict[Path, str]:
-    """`a` for x/a.jpg; `a.jpg` and `a.png` where the stem occurs twice; then the folders too, then a number."""
-    forms: tuple[Callable[[Path], str], ...] = (
-        lambda photo: photo.stem,
-        lambda photo: photo.name,
-        lambda photo: "_".join(part for part in photo.parts if part not in ("/", "..", ".")),
+def _check_output(output: Path, count: int) -> None:
+    """Before the work, not after it."""
+    if output == STDIN:
+        raise TrtpostError("--output -: masks are files, so give a name that ends in .png, or a folder")
+    if output.is_dir():
+        return
+    above = next(parent for parent in output.absolute().parents if parent.exists())
+    if not above.is_dir():
+        raise TrtpostError(f"--output {output}: {above} is a file, not a folder")
+    if output.suffix.lower() == ".png":
+        if count > 1:
+            raise TrtpostError(f"--output {output} is one file, but there are {count} photos: give a folder")
+    elif output.suffix.lower() in {*SUFFIXES, *Image.registered_extensions()} or output.exists():
+        raise TrtpostError(f"--output {output}: masks are PNG, so give a name that ends in .png, or a folder")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from others whatever it is called; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _distinct_names(photos: Sequence[PhotoFile]) -> list[Path]:
+    """`a` for x/a.jpg; `a.jpg` and `a.png` where that occurs twice; then `x_a.jpg`, the whole path, a number.
+
+    Photos of a folder that was searched keep the folders in it.
+    """
+    forms: tuple[Callable[[PhotoFile], Path], ...] = (
+        lambda photo: photo.place.with_name(photo.place.stem),
+        lambda photo: photo.place,
+        lambda photo: Path("_".join(_plain_parts(photo.path)[-2:])),
+        lambda photo: Path("_".join(_plain_parts(photo.path))),
     )
-    names: dict[Path, str] = {}
-    taken: set[str] = set()  # without case, since some file systems have none
-    left = photos
+    names: dict[PhotoFile, Path] = {}
+    taken: set[str] = set()
+    left = list(photos)
     for form in forms:
-        counts = Counter(form(photo).lower() for photo in left)
-        fitting = [photo for photo in left if counts[form(photo).lower()] == 1 and form(photo).lower() not in taken]
+        keys = {photo: _key(form(photo)) for photo in left}
+        counts = Counter(keys.values())
+        fitting = [photo for photo in left if counts[keys[photo]] == 1 and keys[photo] not in taken]
         names |= {photo: form(photo) for photo in fitting}
-        taken |= {form(photo).lower() for photo in fitting}
+        taken |= {keys[photo] for photo in fitting}
         left = [photo for photo in left if photo not in names]
     for photo in left:
-        number = next(n for n in itertools.count(1) if f"{photo.stem}_{n:03d}".lower() not in taken)
-        names[photo] = f"{photo.stem}_{number:03d}"
-        taken.add(names[photo].lower())
-    return {photo: names[photo] for photo in photos}
+        numbered = (photo.place.with_name(f"{number:03d}_{photo.place.stem}") for number in itertools.count(1))
+        names[photo] = next(name for name in numbered if _key(name) not in taken)
+        taken.add(_key(names[photo]))
+    return [names[photo] for photo in photos]
+
+
+def _plain_parts(path: Path) -> list[str]:
+    return [part for part in path.parts if part not in (path.anchor, "..", ".")]
+
+
+def _key(name: Path) -> str:
+    """Equal for names that some file system holds for one: without case, accents composed, shortened."""
+    return unicodedata.normalize("NFC", str(_with_ending(name, ""))).casefold()
+
+
+NAME_BYTES = 255 - len(".") - len(".12345678") - len(OVERLAY_ENDING)
+"""That a photo's name may take: file systems allow 255, of which `write_whole` takes some while it writes."""
+
+
+def _with_ending(path: Path, ending: str) -> Path:
+    """A file's name and what it ends in, the name cut where it would be too long."""
+    name = path.name
+    if len(os.fsencode(name)) > NAME_BYTES:
+        name = os.fsencode(name)[:NAME_BYTES].decode("utf-8", "ignore")
+    return path.with_name(name + ending)
 
 
 def run_all(
-    segmenter: Segmenter, jobs: Sequence[Job], *, repeat: int = 1, done: Callable[[], None] = lambda: None
+    segmenter: Segmenter,
+    jobs: Sequence[Job],
+    *,
+    repeat: int = 1,
+    pack: bool = False,
+    again: bool = True,
+    threads: int | None = None,
+    done: Callable[[], None] = lambda: None,
 ) -> tuple[list[Outcome], float]:
     """Run all jobs: their outcomes in order, and the seconds that they took together.
 
-    While one photo is in the engine, the next is read and the last one written; unless each is run `repeat` times, to
+    While one photo is in the engine, others are read and written, on all cores; unless each is run `repeat` times, to
     be timed by itself.
 
     Args:
         segmenter: runs them.
         jobs: what to run.
         repeat: runs of each.
+        pack: write masks of few classes with 1, 2 or 4 bits a pixel.
+        again: run photos of searched folders too whose masks are there already, from the same engine.
+        threads: that read and write; None: as many as there are cores.
         done: is called after each job.
     """
     start = time.perf_counter()
 
     def work(job: Job) -> Outcome:
-        outcome = run(segmenter, job, repeat=repeat)
+        if not again and job.photo.searched and _is_done(job, segmenter.fingerprint):
+            outcome = Outcome(job, skipped=True)
+        else:
+            outcome = run(segmenter, job, repeat=repeat, pack=pack)
         done()
         return outcome
 
     if repeat > 1 or len(jobs) == 1:
         return [work(job) for job in jobs], time.perf_counter() - start
-    with ThreadPoolExecutor(WORKERS) as pool:
+    # one more than cores: at any time one waits for the engine
+    with ThreadPoolExecutor(min((threads or fused.default_threads()) + 1, MAX_WORKERS)) as pool:
         futures = [pool.submit(work, job) for job in jobs]
         try:
             return [future.result() for future in futures], time.perf_counter() - start
@@ -151,15 +219,19 @@ def run_all(
             raise
 
 
-def run(segmenter: Segmenter, job: Job, *, repeat: int) -> Outcome:
+def _is_done(job: Job, fingerprint: str) -> bool:
+    return is_done(job.mask, job.photo.path, fingerprint) and (job.overlay is None or job.overlay.is_file())
+
+
+def run(segmenter: Segmenter, job: Job, *, repeat: int, pack: bool = False) -> Outcome:
     """Run one job, `repeat` times; a fault that the user can mend becomes part of the outcome."""
     try:
-        timings = [_run_once(segmenter, job)[1] for _ in range(repeat - 1)]
-        result, timing = _run_once(segmenter, job)
+        timings = [_run_once(segmenter, job, pack)[1] for _ in range(repeat - 1)]
+        result, timing = _run_once(segmenter, job, pack)
         if job.overlay is not None:
             write_picture(result.overlay(), job.overlay)
     except TrtpostError as error:
-        return Outcome(job, error=str(error))
+        return Outcome(job, error=str(error) if job.photo.content is None else f"stdin: {error}")
     ids, counts = np.unique(result.mask, return_counts=True)
     order = np.argsort(-counts, kind="stable")
     names = dict(enumerate(result.classes))
@@ -174,12 +246,35 @@ def run(segmenter: Segmenter, job: Job, *, repeat: int) -> Outcome:
     return Outcome(job, (height, width), timing, summary, shares)
 
 
-def _run_once(segmenter: Segmenter, job: Job) -> tuple[Result, Timing]:
+def _run_once(segmenter: Segmenter, job: Job, pack: bool) -> tuple[Result, Timing]:
     watch = Stopwatch()
-    result = segmenter(job.photo)
+    result = segmenter(job.photo.source)
     with watch("encode"):
-        result.save_mask(job.mask)
+        result.save_mask(job.mask, pack=pack)
     return result, result.timing.with_stage("encode", watch.timing.encode)
+
+
+LISTED = 20
+"""Photos that are shown one by one; of more, the times over all are, and the faults."""
+
+
+def timing_rows(outcomes: Sequence[Outcome]) -> list[tuple[str, Timing | Summary]]:
+    """A row for each photo that was run, or one for all where there are more than `LISTED`."""
+    if len(outcomes) <= LISTED:
+        return [(str(one.job.photo.place), one.summary or one.timing) for one in outcomes if one.timing]
+    timings = [one.timing for one in outcomes if one.timing]
+    return [("all photos", summarize(timings))] if timings else []
+
+
+def summary_line(outcomes: Sequence[Outcome], seconds: float) -> str:
+    """How many photos became masks, how fast, and how many did not."""
+    run = sum(one.timing is not None for one in outcomes)
+    parts = [f"{run} photos in {seconds:.2f} s: {run / seconds:.1f} a second"] if run else []
+    if skipped := sum(one.skipped for one in outcomes):
+        parts.append(f"{skipped} were done before, by the same engine (--force runs them again)")
+    if failed := sum(one.error is not None for one in outcomes):
+        parts.append(f"{failed} failed")
+    return "; ".join(parts)
 
 
 def to_json(
@@ -207,7 +302,9 @@ def to_json(
 
 
 def _entry(outcome: Outcome) -> dict[str, object]:
-    entry: dict[str, object] = {"photo": printable(str(outcome.job.photo))}
+    entry: dict[str, object] = {"photo": printable(str(outcome.job.photo.path))}
+    if outcome.skipped:
+        return entry | {"mask": printable(str(outcome.job.mask)), "skipped": True}
     if outcome.error is not None or outcome.timing is None:
         return entry | {"error": outcome.error}
     entry |= {

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from trtpost.bundle import load_bundle
 from trtpost.convert import convert, kind_of
+from trtpost.convert.formats import is_saved_model
 from trtpost.errors import ModelError
 from trtpost.graph.locate import Located, locate
 from trtpost.graph.model import load_model, metadata, normalized, understood
@@ -19,7 +20,7 @@ def inspect_path(path: Path, progress: Progress) -> list[tuple[str, str]]:
     Raises:
         TrtpostError: it cannot be read, or holds no segmentation head.
     """
-    if path.is_dir() and not (path / "saved_model.pb").is_file():
+    if path.is_dir() and not is_saved_model(path):
         bundle = load_bundle(path)
         return [*bundle_facts(bundle), *model_facts(bundle.model, load_model(bundle.model))]
     if kind_of(path) == "onnx":

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import SupportsIndex, get_args
 
 from trtpost.backends.tensorrt import flavour as flavours
 from trtpost.backends.tensorrt.settings import Settings
@@ -14,9 +17,9 @@ from trtpost.graph.reduce import Precision
 from trtpost.spec import (
     MAX_SIDE,
     Channels,
+    Ending,
     Extent,
     Fit,
-    Head,
     Layout,
     Match,
     Post,
@@ -44,7 +47,7 @@ class BuildOptions:
         fit: `stretch` the photo to the network's size, or `letterbox` it.
         labels: class names; empty takes the model's own metadata.
         logits, layout, head: override what `locate` finds.
-        threshold: for one channel; None: 0.5 for a probability, 0 for a logit.
+        threshold: for one channel, or each of `multilabel`; None: 0.5 for a probability, 0 for a logit.
         resize, match, size: as in `Post`.
         input_size: (height, width) of a network whose own is dynamic.
         max_batch: images in one call, where the network's batch is dynamic.
@@ -66,7 +69,7 @@ class BuildOptions:
     labels: tuple[str, ...] = ()
     logits: str | None = None
     layout: Layout | None = None
-    head: Head | None = None
+    head: Ending | None = None
     threshold: float | None = None
     resize: Resize = "nearest"
     match: Match = "tf"
@@ -91,7 +94,15 @@ class BuildOptions:
         for name in ("calibration", "timing_cache"):
             if (given := getattr(self, name)) is not None:
                 object.__setattr__(self, name, Path(given))
-        object.__setattr__(self, "compute_capabilities", tuple(self.compute_capabilities))
+        for name in ("labels", "compute_capabilities"):
+            object.__setattr__(self, name, _texts(name, getattr(self, name)))
+        for name in ("size", "input_size", "max_size"):
+            given = getattr(self, name)
+            if not (isinstance(given, str) if name == "size" else given is None and name == "input_size"):
+                object.__setattr__(self, name, _pair(name, given))
+        if not isinstance(self.max_batch, SupportsIndex):
+            raise SpecError(f"max batch must be a whole number, not {self.max_batch!r}")
+        object.__setattr__(self, "max_batch", operator.index(self.max_batch))  # numpy's numbers do not go into JSON
         flavours.check_settings(self.flavour, self.settings)
         if self.precision == "int8" and self.calibration is None:
             raise SpecError(
@@ -120,8 +131,10 @@ class BuildOptions:
             raise SpecError(f"max size must have sides from 1 to {MAX_SIDE}, not {self.max_size}")
         # refuse what has no meaning before TensorFlow has worked for a minute
         Pre(1, 1, channels=self.channels or "rgb", fit=self.fit)
+        if self.head not in (None, *get_args(Ending)):
+            raise SpecError(f"head must be one of {', '.join(get_args(Ending))}, not '{self.head}'")
         Post(
-            head=self.head or "argmax",
+            head="argmax" if self.head is None or self.head == "multilabel" else self.head,
             layout=self.layout or "NCHW",
             resize=self.resize,
             match=self.match,
@@ -143,6 +156,20 @@ class BuildOptions:
     def settings(self) -> Settings:
         """What goes to TensorRT's builder."""
         return Settings(**{field.name: getattr(self, field.name) for field in fields(Settings)})
+
+
+def _texts(name: str, given: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(given, str) or not all(isinstance(one, str) for one in given):
+        raise SpecError(f"{name.replace('_', ' ')} must be a sequence of texts, not {given!r}")
+    return tuple(given)
+
+
+def _pair(name: str, given: Sequence[int]) -> tuple[int, int]:
+    try:
+        height, width = map(operator.index, given)
+    except (TypeError, ValueError):
+        raise SpecError(f"{name.replace('_', ' ')} must be (height, width), not {given!r}") from None
+    return height, width
 
 
 def options_from(settings: dict[str, object]) -> BuildOptions:

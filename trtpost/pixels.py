@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from trtpost.decode import Photo
 from trtpost.errors import ImageError
-from trtpost.image import Photo
 from trtpost.scale import letterboxed, scaled
 from trtpost.spec import Post, Pre
 

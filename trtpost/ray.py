@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 from trtpost.bundle import MODEL, Bundle, load_bundle
+from trtpost.decode import size_in_header
 from trtpost.errors import SpecError, TrtpostError, reason
 from trtpost.fused import default_threads
-from trtpost.image import size_in_header
 from trtpost.packages import require
 from trtpost.png import END
 from trtpost.resume import HEAD, marked_size

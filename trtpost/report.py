@@ -11,9 +11,17 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from trtpost.builder import PLACES, describe_located, describe_precision, describe_precisions, describe_spec
+from trtpost.builder import (
+    PLACES,
+    describe_choice,
+    describe_located,
+    describe_precision,
+    describe_precisions,
+    describe_spec,
+)
 from trtpost.bundle import Bundle, Verification
 from trtpost.doctor import Finding
+from trtpost.errors import one_line
 from trtpost.graph.locate import Located
 from trtpost.graph.model import DOMAIN, opset_of
 from trtpost.graph.postprocess import NODE
@@ -40,14 +48,19 @@ def timing_table(rows: Sequence[tuple[str, Timing | Summary]]) -> Group:
         table.add_column(name, justify="right")
     for name, timing in rows:
         if isinstance(timing, Summary):
-            table.add_row(escape(name), f"median of {timing.count}", *_milliseconds(timing.median, stages))
+            table.add_row(_shown(name), f"median of {timing.count}", *_milliseconds(timing.median, stages))
             table.add_row("", "p95", *_milliseconds(timing.p95, stages))
         else:
-            table.add_row(escape(name), *([""] if repeated else []), *_milliseconds(timing, stages))
-    notes = [f"copies of {escape(rows[0][0])}: {single[0].copies}"] if single[0].copies else []
+            table.add_row(_shown(name), *([""] if repeated else []), *_milliseconds(timing, stages))
+    notes = [f"copies of {_shown(rows[0][0])}: {single[0].copies}"] if single[0].copies else []
     if on_gpu and not single[0].argmax_resize:
         notes.append("ArgMax and resize are layers of the plan, counted under network: --profile tells them apart")
     return Group(table, *notes)
+
+
+def _shown(name: str) -> str:
+    """A file's name, which may hold anything, in a table's row."""
+    return escape(one_line(name))
 
 
 def _milliseconds(timing: Timing, stages: Sequence[str]) -> list[str]:
@@ -101,7 +114,7 @@ def bundle_facts(bundle: Bundle) -> list[tuple[str, str]]:
         ("bundle", str(bundle.path)),
         ("source", f"{passport.source} (SHA-256 {passport.source_sha256[:12]})"),
         ("located", describe_located(passport.located)),
-        ("baked", describe_spec(passport.pre, passport.post, passport.normalization)),
+        ("baked", describe_spec(passport.pre, passport.post, passport.normalization, passport.located.background)),
         ("classes", f"{len(passport.classes)}: {_shortened(passport.classes)}"),
         (
             "batch",
@@ -155,7 +168,7 @@ def verify_tables(report: Verified) -> Group:
     for name in columns + (["truth: replaced", "truth: bundle"] if total.truth else []):
         table.add_column(name, justify="right")
     for one in report.photos:
-        table.add_row(escape(one.photo.name), f"{one.size[0]}x{one.size[1]}", *_figures(one.figures))
+        table.add_row(_shown(one.photo.name), f"{one.size[0]}x{one.size[1]}", *_figures(one.figures))
     if len(report.photos) > 1:
         table.add_row("[bold]all[/]", "", *_figures(total))
     ious = [
@@ -227,6 +240,8 @@ def model_facts(path: Path, model: onnx.ModelProto, located: Located | str | Non
             facts.append(("node", f"{DOMAIN}::{NODE} ({', '.join(node.input)}), {attributes}"))
     if located is not None:
         facts.append(("located", located if isinstance(located, str) else describe_located(located)))
+        if not isinstance(located, str) and located.is_choice:
+            facts.append(("", describe_choice(located)))
     return facts
 
 

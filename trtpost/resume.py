@@ -11,10 +11,9 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-import onnx
-
-from trtpost.bundle import Bundle
-from trtpost.image import MARK, size_in_header
+from trtpost.bundle import Contents
+from trtpost.decode import size_in_header
+from trtpost.image import MARK
 from trtpost.png import END, size_and_text
 
 HEAD = 256
@@ -24,22 +23,18 @@ KIND = 1
 """Of what a fingerprint is made of; another number gives other fingerprints."""
 
 
-def fingerprint(bundle: Bundle, *, fast_decode: bool = False) -> str:
+def fingerprint(contents: Contents, *, fast_decode: bool = False) -> str:
     """SHA-256 of everything that decides a pixel of a mask: the baked graph, the spec, how photos are decoded.
 
     A bundle that is moved, verified, or built again of the same model keeps it, on whatever GPU; so it does where only
     the names of its classes or the sizes of its plan change. Which backend runs it does not matter.
-
-    Raises:
-        BundleError: the baked graph cannot be read.
     """
-    model = onnx.load(bundle.model)
-    del model.metadata_props[:]  # the passport, which knows names, dates and versions
-    model.ClearField("producer_version")
-    passport = bundle.passport
+    passport, model = contents.bundle.passport, contents.model
     spec = {"kind": KIND, "pre": asdict(passport.pre), "post": asdict(passport.post), "fast_decode": fast_decode}
     digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode())
-    digest.update(model.SerializeToString(deterministic=True))
+    # without the model's metadata, which hold the passport: it knows names, dates and versions
+    for part in (model.graph, *model.functions, *model.opset_import):
+        digest.update(part.SerializeToString(deterministic=True))
     return digest.hexdigest()
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,24 +14,39 @@ from PIL import Image
 
 from trtpost.backends.choice import choose
 from trtpost.backends.tensorrt.run import TensorRTEngine
-from trtpost.bundle import Bundle, load_bundle
-from trtpost.errors import BackendError, ImageError, SpecError
-from trtpost.image import Photo, check_photo, encode_mask, overlay, palette, read_photo, read_reduced, write_mask
+from trtpost.bundle import Bundle, read_bundle
+from trtpost.decode import Photo
+from trtpost.errors import BackendError, BundleError, ImageError, SpecError
+from trtpost.fused import MAX_THREADS
+from trtpost.image import check_photo, encode_mask, overlay, palette, read_photo, read_reduced, write_mask
 from trtpost.pixels import check_size, pixels_of
 from trtpost.resume import fingerprint
 from trtpost.timing import Stopwatch, Timing
 
-PhotoLike = str | Path | bytes | NDArray[np.uint8]
+PhotoLike = str | os.PathLike[str] | bytes | NDArray[np.uint8]
 """A path, the content of an image file, or uint8 [H, W, 3] in RGB order."""
 
+_ADVICE = {
+    "Image": "np.asarray(image.convert('RGB'))",
+    "Tensor": "tensor.permute(1, 2, 0).numpy() of a torch tensor [3, H, W], tensor.numpy() of a TensorFlow one",
+    "EagerTensor": "tensor.numpy()",
+    "bytearray": "bytes(photo)",
+    "memoryview": "bytes(photo)",
+    "list": "np.array(photo, np.uint8), or batch(photos) for several photos",
+    "tuple": "np.array(photo, np.uint8), or batch(photos) for several photos",
+}
+"""What to write instead, by the type of what was given."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Result:
     """The mask of one photo.
 
     Attributes:
-        mask: class ids [H, W] at the photo's resolution; uint8, or int32 where there are more than 256 classes.
-        photo: uint8 [H, W, 3], as decoded; smaller where `fast_decode` read a fraction.
+        mask: class ids [H, W] at the photo's resolution; uint8, or int32 where there are more than 256 classes. No
+            later call changes it.
+        photo: uint8 [H, W, 3], as decoded; smaller where `fast_decode` read a fraction. Where an array was given it is
+            that array, not a copy: who fills it again changes what `overlay` shows.
         classes: name of each class id.
         timing: milliseconds of each stage; of a batch, the photo's share.
         fingerprint: of everything that decided the mask: see `Segmenter.fingerprint`.
@@ -83,37 +98,43 @@ class _Decoded:
 
 
 class Segmenter:
-    """Runs an engine bundle; one may be used from several threads.
+    """Runs an engine bundle; one may be used from several threads, but only in the process that made it.
 
     Args:
-        bundle: a `Bundle`, the path of one, or of a baked `.onnx` file.
+        bundle: a `Bundle`, the path of one, or of a baked `.onnx` file. Nothing is read of it later.
         backend: `tensorrt` (the plan, on the GPU), `onnxruntime` (the baked graph, on the CPU), or `auto`: the GPU
             where there is one that can run the plan.
-        threads: CPU threads; None leaves the choice to the runtime.
+        threads: CPU threads, 1 to 1024; None leaves the choice to the runtime.
         fast_decode: decode JPEGs at a half, a quarter or an eighth where the network needs no more. That averages
             pixels which a resize without antialiasing leaves out: the mask is another one, by docs/pipeline.md mostly
             at its edges.
 
     Raises:
-        SpecError: `fast_decode` of an engine that takes whole photos.
+        SpecError: `fast_decode` of an engine that takes whole photos, a backend or threads that there are not.
         TrtpostError: the bundle cannot be read or run.
     """
 
     def __init__(
         self,
-        bundle: Bundle | str | Path,
+        bundle: Bundle | str | os.PathLike[str],
         *,
         backend: str = "auto",
         threads: int | None = None,
         fast_decode: bool = False,
     ) -> None:
-        self.bundle = bundle if isinstance(bundle, Bundle) else load_bundle(Path(bundle))
+        if threads is not None and not (isinstance(threads, int) and 1 <= threads <= MAX_THREADS):
+            raise SpecError(f"threads must be a number from 1 to {MAX_THREADS}, or None, not {threads!r}")
+        contents = read_bundle(bundle.path if isinstance(bundle, Bundle) else bundle)
+        self.bundle = contents.bundle
+        if isinstance(bundle, Bundle) and self.bundle.passport.files != bundle.passport.files:
+            raise BundleError(f"{bundle.path} was built again after it was loaded: load it again")
         if fast_decode and self.bundle.passport.post.size == "image":
             raise SpecError("the engine takes whole photos (it was built with --size image): do without --fast-decode")
         self._fast_decode = fast_decode
-        self._fingerprint = fingerprint(self.bundle, fast_decode=fast_decode)
-        self._engine, self.note = choose(self.bundle, backend, threads)
+        self._fingerprint = fingerprint(contents, fast_decode=fast_decode)
+        self._engine, self.note = choose(contents, backend, threads)
         self._closed = False
+        self._process = os.getpid()
 
     @property
     def backend(self) -> str:
@@ -133,7 +154,13 @@ class Segmenter:
     def close(self) -> None:
         """Free the engine and its memory; later calls are refused."""
         self._closed = True
-        self._engine.close()
+        if self._process == os.getpid():
+            self._engine.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Segmenter holds an engine, so it cannot be pickled or copied: make one in each process, of the bundle"
+        )
 
     def __enter__(self) -> Segmenter:
         return self
@@ -145,16 +172,23 @@ class Segmenter:
         """Segment one photo.
 
         Raises:
+            BackendError: the segmenter is closed, or the engine fails; the next call starts afresh.
             ImageError: the photo cannot be read, or does not fit the engine.
         """
+        self._check_usable()
         return self._run([self._decode(photo)])[0]
 
-    def batch(self, photos: Sequence[PhotoLike]) -> list[Result]:
+    def batch(self, photos: Iterable[PhotoLike]) -> list[Result]:
         """Segment photos of any sizes; those that follow each other and share a size go through the engine together.
 
         Raises:
+            BackendError: the segmenter is closed, or the engine fails; the next call starts afresh.
             ImageError: a photo cannot be read, or does not fit the engine.
         """
+        self._check_usable()
+        single = isinstance(photos, str | bytes | os.PathLike) or (isinstance(photos, np.ndarray) and photos.ndim < 4)
+        if single or not isinstance(photos, Iterable):
+            raise ImageError(f"batch takes several photos, such as a list of them, not a {type(photos).__name__}")
         return self._run([self._decode(photo) for photo in photos])
 
     def warm_up(self) -> float:
@@ -170,9 +204,11 @@ class Segmenter:
         """Name and milliseconds of each layer of the TensorRT plan, in their order, for one photo.
 
         Raises:
+            BackendError: the segmenter is closed, or the engine fails.
             ImageError: the photo cannot be read, or does not fit the engine.
             SpecError: the engine is not a TensorRT plan.
         """
+        self._check_usable()
         if not isinstance(self._engine, TensorRTEngine):
             raise SpecError(
                 f"layers are timed by TensorRT, but this bundle runs on {self.engine}: "
@@ -181,21 +217,26 @@ class Segmenter:
         decoded = self._decode(photo)
         return self._engine.profile(self._batch([decoded]), decoded.size)
 
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise BackendError("the segmenter is closed: make a new one")
+        if self._process != os.getpid():  # threads and CUDA do not survive it: a call would wait for ever
+            raise BackendError("the segmenter was made before this process was forked: make one in each process")
+
     def _decode(self, photo: PhotoLike) -> _Decoded:
         pre, watch = self.bundle.passport.pre, Stopwatch()
         with watch("decode"):
             if isinstance(photo, np.ndarray):
-                pixels = check_photo(photo)
+                if isinstance(photo, np.ma.MaskedArray):
+                    raise ImageError("a photo has no gaps, so it cannot be a masked array: give array.filled(0)")
+                pixels = np.asarray(check_photo(photo))
                 size = (pixels.shape[0], pixels.shape[1])
             elif not isinstance(photo, str | bytes | os.PathLike):
-                raise ImageError(
-                    f"a photo must be a path, an image file's bytes or a uint8 array [H, W, 3], not a "
-                    f"{type(photo).__name__}; for a Pillow image: np.asarray(image.convert('RGB'))"
-                )
+                raise ImageError(_not_a_photo(photo))
             elif self._fast_decode:
-                pixels, size = read_reduced(photo, (pre.height, pre.width))
+                pixels, size = read_reduced(_source(photo), (pre.height, pre.width))
             else:
-                pixels = read_photo(photo)
+                pixels = read_photo(_source(photo))
                 size = (pixels.shape[0], pixels.shape[1])
         check_size(size, self.bundle.passport.post)
         return _Decoded(pixels, size, watch.timing)
@@ -213,12 +254,12 @@ class Segmenter:
         return results
 
     def _run_batch(self, photos: list[_Decoded]) -> list[Result]:
-        if self._closed:
-            raise BackendError("the segmenter is closed: make a new one")
         watch = Stopwatch()
         with watch("preprocess"):
             pixels = self._batch(photos)
         masks = self._engine.run(pixels, photos[0].size, watch)
+        if masks.shape[1:] != photos[0].size or len(masks) < len(photos):
+            raise BackendError(f"the engine gives masks of shape {masks.shape}: it is damaged, build the bundle again")
         share = watch.timing.share(len(photos))
         return [
             Result(
@@ -242,3 +283,19 @@ class Segmenter:
         pixels = np.ascontiguousarray(each[0])[None] if len(each) == 1 else np.stack(each)
         missing = passport.located.batch - len(photos)
         return np.concatenate([pixels, np.repeat(pixels[-1:], missing, axis=0)]) if missing > 0 else pixels
+
+
+def _source(photo: str | os.PathLike[str] | bytes) -> str | bytes:
+    """A path as text, or the content of an image file."""
+    return photo if isinstance(photo, bytes) else os.fsdecode(photo)
+
+
+def _not_a_photo(photo: object) -> str:
+    """A sentence on something that is no photo, which says what to write instead."""
+    name = type(photo).__name__
+    kinds = [kind.__name__ for kind in type(photo).__mro__]  # Pillow's images have classes of their own
+    advice = "photo.read()" if hasattr(photo, "read") and "Image" not in kinds else None
+    advice = next((_ADVICE[kind] for kind in kinds if kind in _ADVICE), advice)
+    return f"a photo must be a path, an image file's bytes or a uint8 array [H, W, 3], not a {name}" + (
+        f": give {advice}" if advice else ""
+    )

@@ -6,9 +6,11 @@ that has no meaning cannot be made: the constructor refuses it.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Literal, get_args
 
 from trtpost.errors import SpecError
@@ -16,6 +18,9 @@ from trtpost.errors import SpecError
 Layout = Literal["NHWC", "NCHW"]
 Channels = Literal["rgb", "bgr", "gray"]
 Head = Literal["argmax", "threshold", "labels"]
+Ending = Literal["argmax", "threshold", "labels", "multilabel"]
+"""What a network may end in. Of `multilabel`, a score for each class by itself and none for the background, a constant
+background in front makes `argmax`."""
 Resize = Literal["nearest", "bilinear"]
 Match = Literal["tf", "tf1", "torch", "opencv", "pil", "align_corners"]
 Fit = Literal["stretch", "letterbox"]
@@ -57,19 +62,23 @@ class Pre:
     fit: Fit = "stretch"
 
     def __post_init__(self) -> None:
-        if self.height < 1 or self.width < 1:
-            raise SpecError(f"the network's input size must be positive, not {self.height}x{self.width}")
+        for name in ("height", "width"):
+            _set(self, name, _whole(f"the network's input {name}", getattr(self, name), MAX_SIDE))
         _one_of("channels", self.channels, get_args(Channels))
         _one_of("fit", self.fit, get_args(Fit))
-        for name, values in (("mean", self.mean), ("std", self.std)):
-            if len(values) not in (1, self.depth):
+        for name in ("mean", "std"):
+            values = getattr(self, name)
+            if not isinstance(values, list | tuple) or len(values) not in (1, self.depth):
                 raise SpecError(
-                    f"normalisation {name} has {len(values)} numbers; give one, or {self.depth}, one a channel"
+                    f"normalisation {name} must be one number, or {self.depth}, one a channel, not {_shown(values)}"
                 )
-            if not all(math.isfinite(value) for value in values):
-                raise SpecError(f"normalisation {name} must be finite, not {values}")
+            _set(self, name, tuple(_real(f"normalisation {name}", value, LARGEST) for value in values))
         if any(value == 0 for value in self.std):
             raise SpecError("normalisation std must not be zero: the pixel is divided by it")
+        for mean, std in zip(self.mean * self.depth, self.std * self.depth, strict=False):
+            extremes = [abs(pixel - mean) / abs(std) for pixel in (0, 255)]
+            if abs(std) < SMALLEST or max(extremes) > LARGEST:
+                raise SpecError(f"normalisation (pixel - {mean:g}) / {std:g} goes beyond what a float32 holds")
 
     @property
     def depth(self) -> int:
@@ -109,13 +118,22 @@ class Post:
     region: Extent = "whole"
 
     def __post_init__(self) -> None:
-        _one_of("region", self.region, get_args(Extent))
-        if self.region == "runtime" and self.size == "image":
-            raise SpecError("a letterbox is made before the engine, so size 'image' cannot be: use runtime or HxW")
         _one_of("head", self.head, get_args(Head))
         _one_of("layout", self.layout, get_args(Layout))
         _one_of("resize", self.resize, get_args(Resize))
         _one_of("match", self.match, get_args(Match))
+        _one_of("region", self.region, get_args(Extent))
+        _set(self, "classes", _whole("the number of classes", self.classes, MAX_CLASSES))
+        # within the limit of interpolation, see trtpost.resample
+        _set(self, "threshold", _real("threshold", self.threshold, 4e37))
+        if isinstance(self.size, str):
+            _one_of("size", self.size, ("runtime", "image"))
+        elif isinstance(self.size, list | tuple) and len(self.size) == 2:
+            _set(self, "size", tuple(_whole("each side of size", side, MAX_SIDE) for side in self.size))
+        else:
+            raise SpecError(f"size must be runtime, image, or height and width, not {_shown(self.size)}")
+        if self.region == "runtime" and self.size == "image":
+            raise SpecError("a letterbox is made before the engine, so size 'image' cannot be: use runtime or HxW")
         if self.match not in MATCHES[self.resize]:
             why = "; Pillow's bilinear antialiases" if (self.match, self.resize) == ("pil", "bilinear") else ""
             raise SpecError(
@@ -129,15 +147,6 @@ class Post:
             )
         if self.head == "threshold" and self.classes != 2:
             raise SpecError(f"head 'threshold' has 2 classes, below and above it, not {self.classes}")
-        if self.classes < 1:
-            raise SpecError(f"{self.classes} classes make no sense for head '{self.head}'")
-        object.__setattr__(self, "threshold", float(self.threshold))
-        if not abs(self.threshold) <= 4e37:  # within the limit of interpolation, see trtpost.resample
-            raise SpecError(f"threshold must be finite and within 4e37, not {self.threshold}")
-        if isinstance(self.size, str):
-            _one_of("size", self.size, ("runtime", "image"))
-        elif len(self.size) != 2 or min(self.size) < 1 or max(self.size) > MAX_SIDE:
-            raise SpecError(f"size must be HxW with sides from 1 to {MAX_SIDE}, not {self.size}")
         if self.size == "image" and self.needs_tables:
             raise SpecError(
                 f"match '{self.match}' needs float64 index tables, which an engine cannot compute from the "
@@ -156,7 +165,13 @@ class Post:
 
 
 MAX_SIDE = 1 << 16
-"""Longest side of a mask that is accepted."""
+"""Longest side of a mask, or of a network's input, that is accepted."""
+
+MAX_CLASSES = 1 << 24
+"""Most class ids: float32 tells these apart, and some runtimes move labels about in it."""
+
+SMALLEST, LARGEST = 1e-37, 3e38
+"""Magnitudes that float32 holds with all its digits."""
 
 
 def parse_size(text: str) -> Size:
@@ -212,6 +227,33 @@ def parse_labels(text: str) -> tuple[str, ...]:
     return tuple(names[: names.index("")] if "" in names else names)
 
 
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise SpecError(f"{name} must be one of {', '.join(allowed)}, not '{value}'")
+def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in allowed:
+        raise SpecError(f"{name} must be one of {', '.join(allowed)}, not {_shown(value)}")
+
+
+def _whole(name: str, value: object, most: int) -> int:
+    """A whole number from 1 to `most`, numpy's among them, as Python has it."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) <= most:
+        raise SpecError(f"{name} must be a whole number from 1 to {most}, not {_shown(value)}")
+    return int(value)
+
+
+def _real(name: str, value: object, most: float) -> float:
+    """A finite number of at most that magnitude, numpy's among them, as Python has it."""
+    number = math.nan
+    if not isinstance(value, bool) and isinstance(value, Real):
+        with contextlib.suppress(OverflowError):  # a whole number beyond all floats
+            number = float(value)
+    if not abs(number) <= most:
+        raise SpecError(f"{name} must be finite and within {most:g}, not {_shown(value)}")
+    return number
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _set(spec: object, name: str, value: object) -> None:
+    object.__setattr__(spec, name, value)  # the dataclass is frozen

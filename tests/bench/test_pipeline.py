@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import package
-from nets import nchw, nhwc, save
+from nets import kernel, nchw, net, nhwc, save
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -83,8 +83,8 @@ def test_a_saved_model_and_both_layouts(tmp_path):
         (sheet,) = bench_pipeline(bundle, tmp_path / "saved", megapixels=(0.01,), rounds=3).sheets
     assert sheet.row(FIELD)
     assert sheet.row(FIELD).agreement > 0.97
-    for net in (nchw(), nhwc()):
-        bundle = build(save(net, tmp_path / "net.onnx"), tmp_path / "net.trtpost", flavour="none")
+    for model in (nchw(), nhwc()):
+        bundle = build(save(model, tmp_path / "net.onnx"), tmp_path / "net.trtpost", flavour="none")
         (sheet,) = bench_pipeline(bundle, tmp_path / "net.onnx", megapixels=(0.01,), rounds=3).sheets
         assert sheet.row(OPENCV).agreement > 0.97
         assert sheet.row("ONNX Runtime, Pillow, PyTorch").agreement > 0.97
@@ -158,3 +158,30 @@ def test_a_page_needs_its_packages(monkeypatch, tmp_path):
     result = CliRunner().invoke(app, ["bench", "resize", "--rounds", "3", "--html", str(tmp_path / "page.html")])
     assert result.exit_code
     assert "trtpost[report]" in str(result.exception)
+
+
+def test_classes_without_background_and_flat_outputs(tmp_path):
+    """TensorFlow's rows threshold each class, take the largest, and unfold what the network has flattened."""
+    keras = package("keras")
+    weights = kernel(4, seed=4)
+    weights -= weights.mean(1, keepdims=True)
+    image = keras.Input((32, 48, 3))
+    scores = keras.layers.Conv2D(4, 1, activation="sigmoid")(image)
+    model = keras.Model(image, keras.layers.Reshape((32 * 48, 4))(scores))
+    model.set_weights([weights.transpose(2, 3, 1, 0), np.full(4, -0.15, np.float32)])
+    model.save(tmp_path / "net.keras")
+    same = net(
+        "x = Transpose <perm = [0, 3, 1, 2]> (image)\n y = Conv (x, k, b)\n p = Sigmoid (y)\n"
+        "t = Transpose <perm = [0, 2, 3, 1]> (p)\n out = Reshape (t, s)",
+        "float[1,32,48,3] image",
+        "float[1,1536,4] out",
+        k=weights,
+        b=np.full(4, -0.15, np.float32),
+        s=np.array([1, 32 * 48, 4]),
+    )
+    bundle = build(
+        save(same, tmp_path / "n.onnx"), flavour="none", head="multilabel", normalize="unit", output=tmp_path / "b"
+    )
+    (sheet,) = bench_pipeline(bundle, tmp_path / "net.keras", megapixels=(0.02,), rounds=3).sheets
+    agreements = {row.name: row.agreement for row in sheet.rows if row.timing is not None}
+    assert min(agreements[name] for name in (FIELD, OPENCV, OURS)) > 0.97

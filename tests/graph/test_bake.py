@@ -7,7 +7,7 @@ import onnx
 import onnx.reference
 import onnxruntime
 import pytest
-from nets import kernel, nchw, net, nhwc
+from nets import nchw, nhwc
 
 from trtpost import resample
 from trtpost.errors import ModelError, SpecError
@@ -55,24 +55,6 @@ def test_every_form_gives_the_same_mask(make, size, resize):
     np.testing.assert_array_equal(run(tail, **dict(zip(names, [logits, np.array(SIZE)], strict=False))), mask)
 
 
-@pytest.mark.parametrize("opset", [13, 15, 17, 18, 21])
-def test_opsets_from_13_on_stay_as_they_are(opset):
-    model = net("logits = Conv (image, k)", "float[1,3,8,12] image", "float[1,4,8,12] logits", opset=opset, k=kernel(4))
-    for size in ("runtime", "image"):
-        for resize in ("nearest", "bilinear"):
-            result, _ = baked(model, resize, size)
-            assert {entry.domain: entry.version for entry in result.opset_import} == {"": opset, "trtpost": 1}
-            assert result.ir_version == 8
-            onnx.checker.check_model(result, full_check=True)
-
-
-@pytest.mark.parametrize("opset", [7, 9, 11, 12])
-def test_older_opsets_are_raised(opset):
-    model = net("logits = Conv (image, k)", "float[1,3,8,12] image", "float[1,4,8,12] logits", opset=opset, k=kernel(4))
-    result, _ = baked(model)
-    assert run(result, image=photo(), output_size=np.array(SIZE)).shape == (1, *SIZE)
-
-
 def test_channel_order_and_normalisation_live_in_the_graph():
     identity = np.eye(3, dtype=np.float32).reshape(3, 3, 1, 1)
     image = np.array([[[[10, 200, 30], [90, 20, 30], [1, 2, 250]]]], np.uint8)
@@ -84,38 +66,6 @@ def test_channel_order_and_normalisation_live_in_the_graph():
     assert run(bgr, **feeds).tolist() == [[[1, 2, 0]]]
     # (10, 10, 0.03), (90, -170, 0.03), (1, -188, 0.25)
     assert run(weighted, **feeds).tolist() == [[[0, 0, 0]]]
-
-
-def test_more_than_256_classes_make_an_int32_mask():
-    model, _ = baked(nchw(300))
-    assert run(model, image=photo(), output_size=np.array(SIZE)).dtype == np.int32
-
-
-def test_a_dynamic_batch_stays_dynamic():
-    model, _ = baked(nchw(batch="N"))
-    images = photo(batch=5)
-    together = run(model, image=images, output_size=np.array(SIZE))
-    assert together.shape == (5, *SIZE)
-    for image, mask in zip(images, together, strict=True):
-        np.testing.assert_array_equal(run(model, image=image[None], output_size=np.array(SIZE))[0], mask)
-
-
-@pytest.mark.parametrize(
-    ("tail", "out"),
-    [
-        ("out = ArgMax <axis = 3, keepdims = 0> (logits)", "int64[1,8,12] out"),
-        ("out = ArgMax <axis = 3, keepdims = 1> (logits)", "int64[1,8,12,1] out"),
-        ("a = ArgMax <axis = 3, keepdims = 0> (logits)\n out = Cast <to = 6> (a)", "int32[1,8,12] out"),
-        (
-            "a = ArgMax <axis = 3, keepdims = 0> (logits)\n z = Constant <value_ints = [0]> ()\n out = Squeeze (a, z)",
-            "int64[8,12] out",
-        ),
-    ],
-)
-def test_labels_of_any_rank_and_type(tail, out):
-    expected = run(baked(nhwc())[0], image=photo(), output_size=np.array(SIZE))
-    labels = run(baked(nhwc(4, tail, out))[0], image=photo(), output_size=np.array(SIZE))
-    np.testing.assert_array_equal(labels, expected)
 
 
 def test_pixel_tables_for_conventions_in_float64():

@@ -348,13 +348,13 @@ def test_real_models_keep_their_masks(built, converted, shared: Path, model, rec
     from trtpost.agreement import check, compare
     from trtpost.graph.model import load_model
     from trtpost.image import read_photo
-    from trtpost.resample import bilinear
+    from trtpost.scale import scaled
 
     bundle = built(model, flavour="none", resize="bilinear")
     source, passport = load_model(converted(model)), bundle.passport
     size = (passport.pre.height, passport.pre.width)
     photos = [
-        np.rint(bilinear(read_photo(path), size)).astype(np.uint8)
+        scaled(read_photo(path), size)
         for path in sorted((shared / "photos").iterdir())
         if path.suffix in (".jpg", ".bmp") and "mask" not in path.name
     ]

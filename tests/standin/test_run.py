@@ -37,6 +37,11 @@ def with_plan(bundle: Bundle, post: str = "native", **facts: object) -> Bundle:
     return write_bundle(bundle.path, model, content, replace(bundle.passport, plan=plan))
 
 
+def with_content(bundle: Bundle, plan: bytes) -> Bundle:
+    """The bundle with something else as its plan."""
+    return write_bundle(bundle.path, load_model(bundle.model), plan, bundle.passport)
+
+
 @pytest.fixture
 def bundle_of(tmp_path):
     """A bundle of a small network, with a plan."""
@@ -330,10 +335,8 @@ STRANGERS = {
 
 @pytest.mark.parametrize("text", STRANGERS.values(), ids=STRANGERS)
 def test_a_plan_that_is_not_the_bundle_s_is_refused(bundle_of, text):
-    bundle = bundle_of()
-    bundle.plan.write_bytes(
-        standin.plan(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> stranger {text}'))
-    )
+    stranger = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> stranger {text}')
+    bundle = with_content(bundle_of(), standin.plan(stranger))
     with pytest.raises(BackendError, match="not the plan of this bundle"):
         TensorRTEngine(bundle)
     with Segmenter(bundle) as segmenter:
@@ -449,8 +452,7 @@ def test_layers_are_timed(bundle_of):
 
 
 def test_a_plan_that_does_not_load_leaves_the_cpu(bundle_of):
-    bundle = bundle_of()
-    bundle.plan.write_bytes(b"no plan")
+    bundle = with_content(bundle_of(), b"no plan")
     with Segmenter(bundle) as segmenter:
         assert "ONNX Runtime" in segmenter.engine
         assert "cannot load" in segmenter.note

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from trtpost.backends.onnxruntime import OnnxRuntimeEngine
 from trtpost.backends.tensorrt.obstacle import obstacle, this_machine
 from trtpost.backends.tensorrt.run import TensorRTEngine
-from trtpost.bundle import Bundle
+from trtpost.bundle import Contents
 from trtpost.errors import SpecError, TrtpostError
 from trtpost.timing import Stopwatch
 
@@ -37,11 +37,11 @@ class Choice(NamedTuple):
     note: str | None
 
 
-def choose(bundle: Bundle, backend: str = "auto", threads: int | None = None) -> Choice:
-    """Load a bundle.
+def choose(contents: Contents, backend: str = "auto", threads: int | None = None) -> Choice:
+    """Make an engine of a bundle.
 
     Args:
-        bundle: what to run.
+        contents: what to run, as `read_bundle` gives it.
         backend: `tensorrt`, `onnxruntime`, or `auto`: the first of them that can.
         threads: CPU threads; None: all cores.
 
@@ -51,17 +51,18 @@ def choose(bundle: Bundle, backend: str = "auto", threads: int | None = None) ->
     """
     if backend not in BACKENDS:
         raise SpecError(f"backend must be auto, tensorrt (the GPU) or onnxruntime (the CPU), not '{backend}'")
+    bundle = contents.bundle
     if backend == "tensorrt":
-        return Choice(TensorRTEngine(bundle), None)
+        return Choice(TensorRTEngine(bundle, content=contents.plan), None)
     note = None
     if backend == "auto" and bundle.plan is not None:
         machine = this_machine()
         note = obstacle(bundle, machine)
         if note is None:
             try:
-                return Choice(TensorRTEngine(bundle), None)
+                return Choice(TensorRTEngine(bundle, content=contents.plan), None)
             except TrtpostError as error:
                 note = str(error)
         elif machine.driver is None or not machine.driver.devices:
             note = None  # no GPU, nothing to explain
-    return Choice(OnnxRuntimeEngine(bundle, threads), note)
+    return Choice(OnnxRuntimeEngine(bundle, threads, contents.model), note)

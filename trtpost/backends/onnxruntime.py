@@ -30,13 +30,14 @@ class OnnxRuntimeEngine:
     Args:
         bundle: what to run.
         threads: of ONNX Runtime and of the kernel; None: all cores.
+        model: the baked graph, where it has been read already.
 
     Raises:
         BackendError: ONNX Runtime refuses the graph.
         BundleError: the baked graph cannot be read.
     """
 
-    def __init__(self, bundle: Bundle, threads: int | None = None) -> None:
+    def __init__(self, bundle: Bundle, threads: int | None = None, model: onnx.ModelProto | None = None) -> None:
         import onnxruntime
 
         self.backend = "onnxruntime"
@@ -51,9 +52,12 @@ class OnnxRuntimeEngine:
             # its int8 kernels saturate where the processor has no VNNI, and masks must not depend on the processor
             options.add_session_config_entry("session.disable_quant_qdq", "1")
         try:
-            model = runnable(onnx.load(bundle.model))
+            model = runnable(onnx.load(bundle.model) if model is None else model)
             whole = is_inlined(model)
             network, mask = (model, None) if whole else split(model)
+            self._check_types(network if mask is None else mask, network, str(bundle.model))
+        except BundleError:
+            raise
         except Exception as error:
             raise BundleError(f"{bundle.model} cannot be read: {reason(error)}; build the bundle again") from None
         self._whole = whole
@@ -71,6 +75,18 @@ class OnnxRuntimeEngine:
         self._free: list[NDArray[Any]] = []
         self._lock = Lock()
 
+    def _check_types(self, mask: onnx.ModelProto, network: onnx.ModelProto, name: str) -> None:
+        """Masks and labels are read as the types that the spec has them in: the graph must have the same.
+
+        Raises:
+            BundleError: it has others.
+        """
+        found, expected = mask.graph.output[0].type.tensor_type.elem_type, np.int32 if self._post.wide else np.uint8
+        before = onnx.helper.tensor_dtype_to_np_dtype(network.graph.output[0].type.tensor_type.elem_type)
+        fits = found == onnx.helper.np_dtype_to_tensor_dtype(np.dtype(expected))
+        if not fits or (self._post.head == "labels" and before.kind not in "iub"):
+            raise BundleError(f"{name} does not give the mask that its passport speaks of: build the bundle again")
+
     def run(self, pixels: NDArray[np.uint8], size: tuple[int, int], watch: Stopwatch) -> NDArray[Any]:
         """Pixels uint8 [N, h, w, C] (any h, w with size `image`) to masks [N, H, W] of photos of the given size.
 
@@ -80,14 +96,15 @@ class OnnxRuntimeEngine:
         if self._whole:
             with watch("network"):
                 return _run(self._network, "mask", {"image": pixels} | self._sizes(size))
+        mask = self._mask
         with self._buffer(len(pixels)) as buffer:
             with watch("network"):
                 logits = self._logits(pixels, buffer)
             with watch("argmax_resize"):
-                if self._mask is None:
+                if mask is None:
                     region = self._region(size)
                     return fused.argmax_resize(logits, size, self._post, region=region, threads=self._threads)
-                return _run(self._mask, "mask", {self._logits_name: logits} | self._sizes(size))
+                return _run(mask, "mask", {self._logits_name: logits} | self._sizes(size))
 
     def logits(self, pixels: NDArray[np.uint8]) -> NDArray[Any]:
         """The network alone: pixels as for `run` to logits in the layout of the spec."""
@@ -111,14 +128,17 @@ class OnnxRuntimeEngine:
     @contextmanager
     def _buffer(self, batch: int) -> Iterator[NDArray[Any] | None]:
         """Memory for the logits, kept for the next call; None where the graph does not tell their size."""
-        shape = (self._logits_shape[0] or batch, *self._logits_shape[1:])
-        if 0 in shape:
+        shape = tuple(side or batch for side in self._logits_shape[:1]) + self._logits_shape[1:]
+        if not shape or 0 in shape:
             yield None
             return
         with self._lock:
             buffer = self._free.pop() if self._free else None
         if buffer is None or buffer.shape != shape:
-            buffer = np.empty(shape, self._logits_dtype)
+            try:
+                buffer = np.empty(shape, self._logits_dtype)
+            except (MemoryError, ValueError) as error:  # a damaged graph may promise any shape
+                raise BackendError(f"logits of {list(shape)} do not fit into memory: {reason(error)}") from None
         try:
             yield buffer
         finally:
@@ -126,14 +146,14 @@ class OnnxRuntimeEngine:
                 self._free.append(buffer)
 
     def _logits(self, pixels: NDArray[np.uint8], buffer: NDArray[Any] | None) -> NDArray[Any]:
-        name = self._logits_name
-        if buffer is None:
-            return _run(self._network, name, {"image": pixels})
+        name, network = self._logits_name, self._network
+        if buffer is None or network is None:
+            return _run(network, name, {"image": pixels})
         try:
-            binding = self._network.io_binding()
+            binding = network.io_binding()
             binding.bind_cpu_input("image", pixels)
             binding.bind_output(name, "cpu", 0, buffer.dtype, buffer.shape, buffer.ctypes.data)
-            self._network.run_with_iobinding(binding)
+            network.run_with_iobinding(binding)
         except Exception as error:  # ONNX Runtime's errors have no common base
             raise BackendError(f"ONNX Runtime failed: {reason(error)}") from None
         return buffer
@@ -141,6 +161,8 @@ class OnnxRuntimeEngine:
 
 def _run(session: Any, output: str, values: dict[str, NDArray[Any]]) -> NDArray[Any]:
     """One output; of the values, those that are inputs: the graph has none for a size that is fixed."""
+    if session is None:
+        raise BackendError("the engine is closed")
     names = {value.name for value in session.get_inputs()}
     try:
         (result,) = session.run([output], {name: value for name, value in values.items() if name in names})
@@ -152,4 +174,6 @@ def _run(session: Any, output: str, values: dict[str, NDArray[Any]]) -> NDArray[
 def _session(model: onnx.ModelProto, options: Any) -> Any:
     import onnxruntime
 
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"], enable_fallback=0
+    )

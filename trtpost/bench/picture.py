@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from trtpost import resample
+from trtpost.decode import MAX_PIXELS, Photo
 from trtpost.errors import SpecError
-from trtpost.image import MAX_PIXELS, Photo, read_photo
+from trtpost.image import read_photo
 
 QUALITY = 90
 """Of the JPEGs that are written: what cameras and phones use."""

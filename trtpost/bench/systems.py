@@ -21,11 +21,13 @@ from trtpost.backends.tensorrt.obstacle import this_machine
 from trtpost.bundle import Bundle
 from trtpost.convert import kind_of
 from trtpost.errors import SpecError, TrtpostError
+from trtpost.graph.locate import Located
 from trtpost.packages import require
 from trtpost.segment import Segmenter
 from trtpost.spec import Pre
 from trtpost.timing import Stopwatch, Timing
 from trtpost.verify.frameworks import tensorflow
+from trtpost.verify.network import output_layout
 
 FIELD = "TensorFlow as in the field"
 OPENCV = "ONNX Runtime, NumPy, OpenCV"
@@ -53,12 +55,15 @@ def systems(bundle: Bundle, source: Path | None, threads: int) -> list[System]:
         source: the model in TensorFlow's format, for TensorFlow.
         threads: of everybody.
     """
-    pre = bundle.passport.pre
+    pre, located = bundle.passport.pre, bundle.passport.located
     network = OnnxRuntimeEngine(bundle, threads)
     axis = 1 if bundle.passport.post.layout == "NCHW" else 3
     return [
-        _system(FIELD, lambda: _tensorflow(source, pre, threads, tuned=False)),
-        _system("TensorFlow, labels cast to float, PNG level 1", lambda: _tensorflow(source, pre, threads, tuned=True)),
+        _system(FIELD, lambda: _tensorflow(source, pre, located, threads, tuned=False)),
+        _system(
+            "TensorFlow, labels cast to float, PNG level 1",
+            lambda: _tensorflow(source, pre, located, threads, tuned=True),
+        ),
         _system(OPENCV, lambda: _opencv(network, pre, axis, threads)),
         _system("ONNX Runtime, Pillow, PyTorch", lambda: _torch(network, pre, axis, threads)),
         _ours(OURS, bundle, threads, "onnxruntime"),
@@ -98,9 +103,11 @@ def _ours(
 # --- TensorFlow
 
 
-def _tensorflow(source: Path | None, pre: Pre, threads: int, *, tuned: bool) -> Run:
+def _tensorflow(source: Path | None, pre: Pre, located: Located, threads: int, *, tuned: bool) -> Run:
     if pre.channels == "gray":
         raise SpecError("takes networks of colour photos alone")
+    if output_layout(located) != "NHWC":
+        raise SpecError("takes networks whose classes come last")
     tf = tensorflow()
     with contextlib.suppress(RuntimeError):  # raised once it has started, with the number that the first row set
         tf.config.threading.set_intra_op_parallelism_threads(threads)
@@ -119,7 +126,13 @@ def _tensorflow(source: Path | None, pre: Pre, threads: int, *, tuned: bool) -> 
             with watch("network"):
                 logits = network(pixels)
             with watch("argmax_resize"):
-                labels = tf.argmax(logits, axis=-1)[..., None]
+                if all(located.logits_size):
+                    logits = tf.reshape(logits, (1, *located.logits_size, -1))
+                labels = tf.argmax(logits, axis=-1)
+                if located.background is not None:
+                    some = tf.reduce_max(logits, axis=-1) > located.background
+                    labels = tf.where(some, labels + 1, tf.zeros_like(labels))
+                labels = labels[..., None]
                 labels = tf.cast(labels, tf.float32) if tuned else labels
                 mask = tf.image.resize(labels, image.shape[:2], method="nearest")[0]
             with watch("encode"):

@@ -13,16 +13,16 @@ import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import onnx
 
-from trtpost.convert.tflite import Metadata, is_tflite, read_metadata
-from trtpost.errors import MissingPackageError, ModelError, printable, reason
-from trtpost.files import existing_file
+from trtpost.convert.formats import SUFFIXES as SUFFIXES
+from trtpost.convert.formats import kind_of as kind_of
+from trtpost.convert.tflite import Metadata, read_metadata
+from trtpost.errors import MissingPackageError, ModelError, printable
 from trtpost.graph.model import set_metadata
-
-SUFFIXES = (".keras", ".h5", ".hdf5", ".pb", ".tflite")
-"""Files that `convert` takes, besides SavedModel folders."""
+from trtpost.graph.training import check_trained
 
 OPSET = 17
 """Of the models that we write."""
@@ -34,15 +34,17 @@ def convert(
     """Convert a TensorFlow model.
 
     Args:
-        source: SavedModel folder (or the `saved_model.pb` inside), `.keras`, `.h5`, frozen `.pb`, `.tflite`.
+        source: SavedModel folder (or the `saved_model.pb` inside), or a file of Keras (`.keras`, `.h5`), a frozen
+            GraphDef (binary or text) or TFLite, under any name.
         signature: of a SavedModel that has several; default `serving_default`, or the only one.
-        input_size: (height, width) of a Keras model whose own is dynamic: some layers need to know it.
+        input_size: (height, width) where the model leaves them open: some layers need to know it.
 
     Returns:
         The ONNX model; normalisation and class names that the file itself holds are in its metadata.
 
     Raises:
-        ModelError: the file is missing, damaged, of an unknown format, or holds an operator that has no ONNX form.
+        ModelError: the file is missing, damaged, of an unknown format, needs code to be run out of it, was exported
+            in training mode, or holds an operator that has no ONNX form.
         MissingPackageError: TensorFlow or tf2onnx is not installed.
     """
     kind = kind_of(source)
@@ -63,20 +65,9 @@ def convert(
             "signature": signature,
             "input_size": input_size,
         }
-        finished = subprocess.run(
-            [sys.executable, "-m", "trtpost.convert.worker"],
-            cwd=folder,  # so that no tensorflow.py of the user's is imported by mistake
-            input=json.dumps(request),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        answer = _answer(finished.stdout)
+        answer = _in_a_process(request)
         if "error" in answer:
             raise ModelError(f"{source}: {answer['error']}")
-        if finished.returncode or not result.is_file():
-            tail = finished.stderr.strip().splitlines()[-1:] or [f"exit status {finished.returncode}"]
-            raise ModelError(f"{source}: TensorFlow stopped while reading it ({tail[0]}); is the file damaged?")
         model = onnx.load(result)
     unsupported = sorted({(op, name) for op, name in _without_schema(model)})
     if unsupported:
@@ -85,50 +76,29 @@ def convert(
             f"{source}: no ONNX form is known for {listing}: replace the operator in the model, "
             "or export the part of the network before it"
         )
+    check_trained(model, str(source))
     set_metadata(model, facts.to_properties() | {"source": printable(source.name)})
     return model
 
 
-def kind_of(source: Path) -> str:
-    """The format of a model: `saved_model`, `keras`, `graph_def`, `tflite` or `onnx`.
-
-    Raises:
-        ModelError: missing, or none of these.
-    """
-    try:
-        is_folder = source.is_dir()
-    except OSError as error:
-        raise ModelError(f"model {source} cannot be read: {reason(error)}") from None
-    if is_folder:
-        if (source / "saved_model.pb").is_file():
-            return "saved_model"
-        raise ModelError(f"{source} is a folder without saved_model.pb: not a SavedModel")
-    existing_file(source, "model", ModelError)
-    suffix = source.suffix.lower()
-    if source.name == "saved_model.pb":
-        return "saved_model"
-    if suffix == ".onnx":
-        return "onnx"
-    if suffix in (".keras", ".h5", ".hdf5"):
-        return "keras"
-    if is_tflite(source):
-        return "tflite"
-    if suffix == ".tflite":
-        raise ModelError(f"{source} is not a TFLite model: it lacks the identifier TFL3")
-    if suffix == ".pb":
-        return "graph_def"
-    raise ModelError(
-        f"{source}: unknown model format '{suffix}'; trtpost takes .onnx, SavedModel folders, {', '.join(SUFFIXES)}"
+def _in_a_process(request: dict[str, Any]) -> dict[str, str]:
+    """What `trtpost.convert.worker.answer` says in a process of its own; an error where the process fails."""
+    finished = subprocess.run(
+        [sys.executable, "-m", "trtpost.convert.worker"],
+        cwd=Path(request["result"]).parent,  # so that no tensorflow.py of the user's is imported by mistake
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        check=False,
     )
-
-
-def _answer(output: str) -> dict[str, str]:
-    """The worker's last line, if it is an answer of ours."""
     try:
-        answer = json.loads(output.strip().splitlines()[-1])
+        answer = json.loads(finished.stdout.strip().splitlines()[-1])
     except (IndexError, json.JSONDecodeError):
-        return {}
-    return answer if isinstance(answer, dict) else {}
+        answer = None
+    if isinstance(answer, dict) and not finished.returncode:
+        return answer
+    tail = finished.stderr.strip().splitlines()[-1:] or [f"exit status {finished.returncode}"]
+    return {"error": f"TensorFlow stopped while reading it ({tail[0]}); is the file damaged?"}
 
 
 def _without_schema(model: onnx.ModelProto) -> Iterator[tuple[str, str]]:

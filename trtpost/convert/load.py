@@ -6,46 +6,132 @@ The functions import TensorFlow, and raise whatever it raises over a damaged fil
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from trtpost.errors import ModelError
+from trtpost.convert import keras_file
+from trtpost.convert.formats import saved_model_folder
+from trtpost.errors import ModelError, reason
+
+_EXPORT = "export it with tf.saved_model.save(model, folder, signatures={example})"
+_EXAMPLE = "tf.function(model).get_concrete_function(tf.TensorSpec((1, HEIGHT, WIDTH, 3), tf.float32))"
+
+_TRAINING_SWITCH = re.compile(r"(^|[/_])(keras_learning_phase|(is_|phase_)?train(ing)?(_phase|_mode)?)$")
+"""Names of the boolean placeholders by which graphs of TensorFlow 1 are told that they are being trained."""
 
 
-def saved_model_function(path: Path, signature: str | None) -> tuple[Any, Any, list[str]]:
-    """The model, its function to convert, and the names of the outputs where it has any."""
-    import tensorflow as tf
+def saved_model_function(
+    path: Path, signature: str | None, input_size: Sequence[int] | None = None
+) -> tuple[Any, Any, list[str]]:
+    """The model, its function to convert, and the names of the outputs where it has any.
 
-    loaded = tf.saved_model.load(str(path))
+    Args:
+        path: the SavedModel's folder, or the file in it.
+        signature: default `serving_default`, or the only one.
+        input_size: (height, width) where the function itself leaves them open.
+
+    Raises:
+        ModelError: the function cannot be chosen, or takes no images.
+    """
+    folder = saved_model_folder(path)
+    loaded = _loaded(folder)
     signatures = dict(loaded.signatures)
     if signature is None and len(signatures) > 1:
         signature = "serving_default"
+    names = ", ".join(sorted(signatures))
     if signature is not None:
         if signature not in signatures:
             raise ModelError(
-                f"the SavedModel has no signature '{signature}': "
-                f"choose one with --signature from {', '.join(sorted(signatures)) or 'none'}"
+                f"the SavedModel has no signature '{signature}': choose one with --signature from {names or 'none'}"
             )
         function = signatures[signature]
     elif signatures:
-        (function,) = signatures.values()
+        ((signature, function),) = signatures.items()
     else:
         function = _only_concrete_function(loaded)
+    _check_inputs(function, signature, sorted({*signatures} - {signature}))
+    if input_size is not None:
+        function = _with_size(function, input_size)
     outputs = function.structured_outputs
     return loaded, function, sorted(outputs) if isinstance(outputs, dict) else []  # in the order of tf.nest.flatten
 
 
+def _loaded(folder: Path) -> Any:
+    import tensorflow as tf
+    from tensorflow.python.saved_model.loader_impl import parse_saved_model
+
+    graphs = [set(graph.meta_info_def.tags) for graph in parse_saved_model(str(folder)).meta_graphs]
+    if len(graphs) > 1 and {"serve"} not in graphs:
+        listing = ", ".join("+".join(sorted(tags)) for tags in graphs)
+        raise ModelError(
+            f"the SavedModel holds {len(graphs)} graphs ({listing}), none tagged 'serve': export one alone"
+        )
+    try:
+        return tf.saved_model.load(str(folder), tags=["serve"] if len(graphs) > 1 else None)
+    except Exception as error:  # its readers of weights raise anything
+        if not (folder / "variables").is_dir():
+            raise ModelError(
+                "the SavedModel's weights are missing: copy its whole folder, with the folder 'variables' in it"
+            ) from None
+        if not re.search(r"variables|Read (less|fewer) bytes|[Cc]hecksum|TensorSlice|[Dd]ata ?loss", str(error)):
+            raise
+        raise ModelError(
+            f"the SavedModel's weights in 'variables' are damaged or missing ({reason(error)}): copy the whole folder"
+        ) from None
+
+
+def _check_inputs(function: Any, signature: str | None, others: list[str]) -> None:
+    """Refuse a function whose input is a photo's file instead of its pixels.
+
+    Raises:
+        ModelError: it takes strings.
+    """
+    import tensorflow as tf
+
+    encoded = [spec.name for spec in tf.nest.flatten(function.structured_input_signature) if spec.dtype == tf.string]
+    if encoded:
+        way = (
+            f"choose another with --signature from {', '.join(others)}" if others else "export the part after decoding"
+        )
+        raise ModelError(
+            f"{f'signature {signature!r}' if signature else 'the function'} takes strings ('{encoded[0]}'), such as "
+            f"encoded photos, but trtpost decodes photos itself and needs one that takes pixels: {way}"
+        )
+
+
+def _with_size(function: Any, size: Sequence[int]) -> Any:
+    """The function traced once more, with `size` as height and width of images that leave them open."""
+    import tensorflow as tf
+
+    def sized(spec: Any) -> Any:
+        return tf.TensorSpec(_sized(spec.shape, size), spec.dtype, name=spec.name)
+
+    positional, keyword = tf.nest.map_structure(sized, function.structured_input_signature)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return tf.function(call, autograph=False).get_concrete_function(*positional, **keyword)
+
+
 def _only_concrete_function(loaded: Any) -> Any:
     """Of a SavedModel without signatures: its one function that was traced."""
-    traced = [loaded, *vars(loaded).values()]
-    functions = [one for value in traced for one in _concrete_functions(value)]
-    if len(functions) != 1:
+    # what makes the model callable is found twice
+    functions = {one.name: one for value in (loaded, *vars(loaded).values()) for one in _concrete_functions(value)}
+    if len(functions) == 1:
+        return next(iter(functions.values()))
+    if functions:
+        shapes = ", ".join(str([tuple(tensor.shape) for tensor in inputs_of(one)]) for one in functions.values())
         raise ModelError(
-            f"the SavedModel has no signature and {len(functions)} concrete functions: "
-            "export it with tf.saved_model.save(model, path, signatures=...)"
+            f"the SavedModel has no signature, and functions for several inputs ({shapes}): "
+            + _EXPORT.format(example=_EXAMPLE)
         )
-    return functions[0]
+    raise ModelError(
+        "the SavedModel has no signature and no function whose input shape is known, so there is nothing to convert: "
+        + _EXPORT.format(example=_EXAMPLE)
+    )
 
 
 def _concrete_functions(value: Any) -> list[Any]:
@@ -53,62 +139,109 @@ def _concrete_functions(value: Any) -> list[Any]:
     return list(getattr(function, "concrete_functions", []))
 
 
+def inputs_of(function: Any) -> list[Any]:
+    """The inputs of a concrete function, without the variables that it captures."""
+    captured = {id(tensor) for tensor in function.graph.internal_captures}
+    return [tensor for tensor in function.inputs if id(tensor) not in captured]
+
+
 def keras_function(path: Path, input_size: Sequence[int] | None) -> tuple[Any, Any, list[str]]:
+    """The Keras model, its function to convert, and the names of its outputs.
+
+    Args:
+        path: a `.keras` archive or an HDF5 file, whatever it is called.
+        input_size: (height, width) where the model itself leaves them open.
+
+    Raises:
+        ModelError: the file is damaged, holds no whole model, or needs code that is not Keras's own.
+    """
+    config = keras_file.read_config(path)
+    keras_file.check_config(config)
     import keras
     import tensorflow as tf
 
     try:
-        model = keras.models.load_model(path, compile=False)  # safe mode: no code from the file is run
+        with tempfile.TemporaryDirectory(prefix="trtpost-") as folder:
+            link = Path(folder) / f"model{'.keras' if keras_file.is_archive(path) else '.h5'}"  # Keras goes by the name
+            link.symlink_to(path.resolve())
+            model = keras.models.load_model(link, compile=False)  # safe mode: no code from the file is run
     except (TypeError, ValueError) as error:
-        missing = _missing_code(error)
+        missing = _missing_code(error, config)
         if missing is None:
             raise
-        raise ModelError(
-            f"the Keras file needs code that is not run out of a file: {missing}; "
-            "where that code is, call model.export(folder) and give the SavedModel folder"
-        ) from None
+        raise ModelError(f"{missing} is not one of Keras's own; {keras_file.how_to_export()}") from None
     try:
         inputs = model.inputs
     except (AttributeError, ValueError):
         inputs = None
-    if not inputs:
-        raise ModelError("the Keras model does not know its input shape: call it once on an image, then save it again")
+    if not inputs:  # a model with a `call` of its own remembers what it was called on
+        shape = (config.get("build_config") or {}).get("input_shape")
+        if not shape or len(shape) != 4:
+            raise ModelError(
+                "the Keras model was saved before its input shape was known, so it has no weights: call it on an array "
+                "[1, HEIGHT, WIDTH, 3], or begin it with keras.Input, and save it again"
+            )
+        spec = tf.TensorSpec(_sized(tuple(shape), input_size), keras.config.floatx(), name="image")
+        return model, tf.function(model, autograph=False).get_concrete_function(spec, training=False), []
     specs = [tf.TensorSpec(_sized(tensor.shape, input_size), tensor.dtype, name=tensor.name) for tensor in inputs]
+    structure = inputs[0] if isinstance(model, keras.Sequential) else model.input  # a list or a dictionary, perhaps
 
     def call(*tensors: Any) -> Any:
-        return model(tensors[0] if len(tensors) == 1 else list(tensors), training=False)
+        return model(keras.tree.pack_sequence_as(structure, list(tensors)), training=False)
 
     function = tf.function(call, autograph=False).get_concrete_function(*specs)
+    if isinstance(function.structured_outputs, dict):
+        return model, function, sorted(function.structured_outputs)
     # Keras 3 calls every output keras_tensor_N; the layer that made it has the name that people know
     layers = {id(tensor): layer.name for layer in model.layers for tensor in tf.nest.flatten(layer.output)}
     return model, function, [layers.get(id(tensor), tensor.name) for tensor in tf.nest.flatten(model.outputs)]
 
 
-def _sized(shape: tuple[int | None, ...], size: Sequence[int] | None) -> tuple[int | None, ...]:
-    """An image shape [N, H, W, C] whose dynamic height and width are `size`."""
-    if size is None or len(shape) != 4:
+def _sized(shape: Any, size: Sequence[int] | None) -> Any:
+    """An image shape [N, H, W, C] whose dynamic height and width are `size`; of unknown rank, one in colour."""
+    if size is None:
+        return shape
+    if getattr(shape, "rank", 4) is None:
+        return (None, *size, 3)
+    if len(shape) != 4:
         return shape
     return (shape[0], shape[1] or size[0], shape[2] or size[1], shape[3])
 
 
-def _missing_code(error: Exception) -> str | None:
-    """The class or Lambda layer whose code Keras does not have, out of its message."""
-    found = re.search(r"Could not locate (?:class|function) '([^']+)'", str(error))
-    if found:
-        return f"layer '{found.group(1)}'"
-    return "a Lambda layer" if "`Lambda`" in str(error) else None
+def _missing_code(error: Exception, config: dict[str, Any]) -> str | None:
+    """The layer whose code Keras does not have, out of its message."""
+    found = re.search(r"(?:Could not locate (?:class|function)|Unknown [\w ]+:) '([^']+)'", str(error))
+    if not found:
+        return None
+    layers = keras_file.layers_with(config, found.group(1))
+    if not layers:
+        return f"'{found.group(1)}'"
+    layer = layers[-1]
+    return f"layer '{layer.name}' ({layer.class_name})" + (
+        "" if layer.class_name == found.group(1) else f" needs '{found.group(1)}', which"
+    )
 
 
-def frozen_graph(path: Path) -> tuple[Any, list[str], list[str]]:
-    """A frozen GraphDef, the names of its placeholders, and those of the nodes that end it."""
-    import tensorflow as tf
-    from google.protobuf.message import DecodeError
+def frozen_graph(path: Path, input_size: Sequence[int] | None = None) -> tuple[Any, list[str], list[str]]:
+    """A frozen GraphDef, the names of its placeholders, and those of the nodes that end it.
 
-    graph = tf.compat.v1.GraphDef()
-    try:
-        graph.ParseFromString(path.read_bytes())
-    except DecodeError:
-        raise ModelError("it does not parse as a frozen GraphDef") from None
+    Args:
+        path: a GraphDef in protobuf's binary or text form.
+        input_size: (height, width) where its image placeholder leaves them open.
+
+    Raises:
+        ModelError: it is none, or lacks weights, inputs or outputs.
+    """
+    graph = _graph_def(path)
+    variables = [node.name for node in graph.node if node.op in ("VarHandleOp", "VariableV2", "Variable")]
+    if variables:
+        raise ModelError(
+            f"the GraphDef is not frozen: the values of variables such as '{variables[0]}' are not in it; "
+            "freeze it with tf.compat.v1.graph_util.convert_variables_to_constants, or give the SavedModel"
+        )
+    for node in graph.node:
+        if node.op == "Placeholder":
+            _settle(node, input_size)
     placeholders = [node.name for node in graph.node if node.op == "Placeholder"]
     used = {name.split(":")[0].lstrip("^") for node in graph.node for name in node.input}
     ends = [
@@ -119,3 +252,34 @@ def frozen_graph(path: Path) -> tuple[Any, list[str], list[str]]:
     if not placeholders or not ends:
         raise ModelError("the frozen graph has no Placeholder to feed or no node that ends it")
     return graph, placeholders, ends
+
+
+def _graph_def(path: Path) -> Any:
+    import tensorflow as tf
+    from google.protobuf import text_format
+    from google.protobuf.message import DecodeError
+
+    graph = tf.compat.v1.GraphDef()
+    content = path.read_bytes()
+    try:
+        graph.ParseFromString(content)
+    except DecodeError:
+        try:
+            text_format.Parse(content, graph)
+        except (text_format.ParseError, UnicodeDecodeError):
+            raise ModelError("it does not parse as a frozen GraphDef") from None
+    return graph
+
+
+def _settle(placeholder: Any, size: Sequence[int] | None) -> None:
+    """In place: a training switch becomes False, and an image whose size is open has `size`."""
+    import tensorflow as tf
+
+    shape = tf.TensorShape(placeholder.attr["shape"].shape)
+    dtype = placeholder.attr["dtype"].type
+    if dtype == tf.bool.as_datatype_enum and _TRAINING_SWITCH.search(placeholder.name):
+        placeholder.op = "Const"
+        del placeholder.attr["shape"]
+        placeholder.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(False))
+    elif size is not None:
+        placeholder.attr["shape"].shape.CopyFrom(tf.TensorShape(_sized(shape, size)).as_proto())

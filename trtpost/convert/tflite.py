@@ -15,6 +15,9 @@ from typing import Any
 
 from trtpost.spec import parse_labels
 
+_LARGEST_LABELS = 1 << 22
+"""Bytes of class names that are read: archives may hold a thousand times their own size."""
+
 _NORMALIZATION_OPTIONS = 1  # in the union ProcessUnitOptions
 
 
@@ -55,10 +58,11 @@ def read_metadata(path: Path) -> Metadata:
 def _labels(path: Path) -> tuple[str, ...]:
     try:
         with zipfile.ZipFile(path) as archive:
-            for name in archive.namelist():
-                if "label" in name.lower() and name.endswith(".txt"):
+            for entry in archive.infolist():
+                name = entry.filename
+                if "label" in name.lower() and name.endswith(".txt") and entry.file_size <= _LARGEST_LABELS:
                     return parse_labels(archive.read(name).decode("utf-8", "replace"))
-    except (zipfile.BadZipFile, OSError, ValueError):
+    except Exception:  # every way of compressing has errors of its own
         pass
     return ()
 

@@ -16,24 +16,30 @@ from typing import Any
 import numpy as np
 import onnx
 
-from trtpost.convert import load
+from trtpost.convert import load, resize
+from trtpost.convert.graph_def import check_graph
 from trtpost.errors import ModelError, reason
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # converting is graph rewriting: leave the GPU to others
+_INNER = "Exception encountered: "
+"""How Keras begins the line of what really happened."""
 
 
 def main() -> None:
     """Answer one request."""
-    request = json.loads(sys.stdin.read())
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # converting is graph rewriting: leave the GPU to others
+    print(json.dumps(answer(json.loads(sys.stdin.read()))))
+
+
+def answer(request: dict[str, Any]) -> dict[str, str]:
+    """Convert as the request says; empty, or under `error` a sentence for the user."""
     try:
         _convert(**request)
-        answer = {}
     except ModelError as error:
-        answer = {"error": str(error)}
+        return {"error": str(error)}
     except Exception as error:  # the libraries below raise anything, and the user is owed one sentence
-        answer = {"error": f"TensorFlow cannot read or convert it: {_cause(error)}"}
-    print(json.dumps(answer))
+        return {"error": f"TensorFlow cannot read or convert it: {_cause(error)}"}
+    return {}
 
 
 def _convert(
@@ -43,13 +49,15 @@ def _convert(
     if kind == "tflite":
         _tflite(path, result, opset)
     elif kind == "graph_def":
-        _graph_def(path, result, opset)
+        graph, placeholders, ends = load.frozen_graph(path, input_size)
+        known = {node.name: not node.attr["shape"].shape.unknown_rank for node in graph.node}
+        _check_shapes({name: known[name] for name in placeholders})
+        friendly = {f"{name}:0": name for name in (*placeholders, *ends)}
+        _graph(graph, [f"{name}:0" for name in placeholders], [f"{name}:0" for name in ends], friendly, result, opset)
     else:
-        if path.name == "saved_model.pb":
-            path = path.parent
         # the model owns the variables, which the function refers to weakly: it must live until they are frozen
         owner, function, names = (
-            load.saved_model_function(path, signature)
+            load.saved_model_function(path, signature, input_size)
             if kind == "saved_model"
             else load.keras_function(path, input_size)
         )
@@ -64,14 +72,17 @@ def _tflite(path: Path, result: str, opset: int) -> None:
         str(path),
         opset=opset,
         output_path=result,
-        custom_op_handlers={"TFL_Convolution2DTransposeBias": (_transpose_conv_with_bias, [])},
+        custom_op_handlers={"TFL_Convolution2DTransposeBias": (_transpose_conv_with_bias, []), **resize.HANDLERS},
     )
 
 
 def _cause(error: Exception) -> str:
-    """One line of an error; Keras wraps the cause, in colour, behind a line that says only where it was."""
+    """One line of an error; Keras wraps the cause, in colour, behind lines that say only where it was."""
     lines = [re.sub(r"\x1b\[[\d;]*m", "", line).strip() for line in str(error).splitlines()]
     lines = [line for line in lines if line]
+    causes = [line.removeprefix(_INNER) for line in lines if line.startswith(_INNER)]
+    if causes:
+        return causes[-1][:400]
     if len(lines) > 1 and lines[0].startswith("Exception encountered"):
         return f"{lines[0].rstrip('.')}: {lines[1]}"[:400]
     return reason(error)
@@ -79,38 +90,44 @@ def _cause(error: Exception) -> str:
 
 def _function(function: Any, names: list[str], result: str, opset: int) -> None:
     """Convert a concrete function; `names` are those of its outputs that people know, if there are any."""
-    import tf2onnx.convert
     from tf2onnx import tf_loader
 
-    captured = {id(tensor) for tensor in function.graph.internal_captures}
-    inputs = [tensor.name for tensor in function.inputs if id(tensor) not in captured]
-    outputs = [tensor.name for tensor in function.outputs]
-    frozen = tf_loader.from_function(function, inputs, outputs)
+    tensors = load.inputs_of(function)
+    _check_shapes({tensor.name.split(":")[0]: tensor.shape.rank is not None for tensor in tensors})
+    inputs, outputs = [tensor.name for tensor in tensors], [tensor.name for tensor in function.outputs]
     friendly = {tensor: tensor.split(":")[0] for tensor in (*inputs, *outputs)}
     if len(names) == len(outputs):
         friendly |= dict(zip(outputs, names, strict=True))
+    _graph(tf_loader.from_function(function, inputs, outputs), inputs, outputs, friendly, result, opset)
+
+
+def _check_shapes(known: dict[str, bool]) -> None:
+    """Refuse inputs of which nothing is known.
+
+    Raises:
+        ModelError: one has no shape at all.
+    """
+    for name, is_known in known.items():
+        if not is_known:
+            raise ModelError(
+                f"the model does not say which shape its input '{name}' has: give its size with --input-size HxW"
+            )
+
+
+def _graph(
+    graph: Any, inputs: list[str], outputs: list[str], friendly: dict[str, str], result: str, opset: int
+) -> None:
+    """Convert a frozen graph between the tensors `inputs` and `outputs`; `friendly` renames tensors."""
+    import tf2onnx.convert
+
+    check_graph(graph)
     tf2onnx.convert.from_graph_def(
-        frozen,
+        graph,
         input_names=inputs,
         output_names=outputs,
         opset=opset,
         tensors_to_rename=friendly,
-        custom_op_handlers={"Bitcast": (_bitcast_for_the_sign, [])},
-        output_path=result,
-    )
-
-
-def _graph_def(path: Path, result: str, opset: int) -> None:
-    import tf2onnx.convert
-
-    graph, placeholders, ends = load.frozen_graph(path)
-    tf2onnx.convert.from_graph_def(
-        graph,
-        input_names=[f"{name}:0" for name in placeholders],
-        output_names=[f"{name}:0" for name in ends],
-        opset=opset,
-        tensors_to_rename={f"{name}:0": name for name in (*placeholders, *ends)},
-        custom_op_handlers={"Bitcast": (_bitcast_for_the_sign, [])},
+        custom_op_handlers={"Bitcast": (_bitcast_for_the_sign, []), "Erfc": (_erfc, []), **resize.HANDLERS},
         output_path=result,
     )
 
@@ -136,6 +153,16 @@ def _bitcast_for_the_sign(ctx: Any, node: Any, _name: str, _args: Any) -> None:
     sign = ctx.make_node("Neg", [flag], shapes=[ctx.get_shape(source)], dtypes=[onnx.TensorProto.INT32]).output[0]
     for mask in masks:
         ctx.replace_all_inputs(mask.output[0], sign)  # the old nodes feed nothing now, and are dropped at the end
+
+
+def _erfc(ctx: Any, node: Any, _name: str, _args: Any) -> None:
+    """`Erfc(x) = 1 - Erf(x)`: what TensorFlow's exact GELU is made of."""
+    (source,), (result,) = node.input, node.output
+    shapes, dtypes = node.output_shapes, node.output_dtypes
+    one = ctx.make_const(f"{node.name}/one", np.array(1, onnx.helper.tensor_dtype_to_np_dtype(dtypes[0]))).output[0]
+    ctx.remove_node(node.name)
+    erf = ctx.make_node("Erf", [source]).output[0]
+    ctx.make_node("Sub", [one, erf], name=node.name, outputs=[result], shapes=shapes, dtypes=dtypes)
 
 
 def _transpose_conv_with_bias(ctx: Any, node: Any, _name: str, _args: Any) -> None:

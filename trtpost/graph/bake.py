@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import onnx
 import onnx.compose
 import onnx.inliner
 import onnx_graphsurgeon as gs
+from numpy.typing import NDArray
 
 from trtpost.errors import ModelError, SpecError, reason
+from trtpost.graph.layout import channel_axis
 from trtpost.graph.locate import Located
 from trtpost.graph.model import DOMAIN, FUNCTION_IR_VERSION, opset_of
+from trtpost.graph.part import part_of
 from trtpost.graph.postprocess import NODE, node_model, spatial
 from trtpost.graph.preprocess import pixel_model
 from trtpost.letterbox import region_of
@@ -95,8 +99,8 @@ def network_of(model: onnx.ModelProto, located: Located, pre: Pre) -> onnx.Model
     """The source model cut at the logits: what `bake` puts between preprocessing and post-processing.
 
     Every name has the prefix `NETWORK`. Its one input has the network's own layout and type (float32 for uint8 pixels
-    that are cast at once), at the size of `pre`; its one output is the logits, labels as [N, h, w], quantised logits
-    as float32.
+    that are cast at once), at the size of `pre`; its one output is the logits in four dimensions, labels as [N, h, w],
+    quantised logits and those behind a constant background as float32.
     """
     graph = gs.import_onnx(model)
     tensors = graph.tensors()
@@ -112,10 +116,15 @@ def network_of(model: onnx.ModelProto, located: Located, pre: Pre) -> onnx.Model
     logits = tensors[located.logits]
     if located.head == "labels":
         if located.dtype.startswith("float"):
-            logits = _append(graph, "Cast", logits, {"to": onnx.TensorProto.INT32}, np.int32)
-        logits = _rank_three(graph, logits)
-    elif located.dtype in ("uint8", "int8"):
-        logits = _append(graph, "Cast", logits, {"to": onnx.TensorProto.FLOAT}, np.float32)
+            logits = _append(graph, "Cast", logits, logits.shape, {"to": onnx.TensorProto.INT32}, np.int32)
+        logits = _unfold(graph, logits, located) if located.is_flat else _rank_three(graph, logits)
+    else:
+        if located.dtype in ("uint8", "int8") or (located.background is not None and located.dtype != "float32"):
+            logits = _append(graph, "Cast", logits, logits.shape, {"to": onnx.TensorProto.FLOAT}, np.float32)
+        if located.is_flat:
+            logits = _unfold(graph, logits, located)
+        if located.background is not None:
+            logits = _with_background(graph, logits, located, located.background)
     graph.inputs, graph.outputs = [source], [logits]
     graph.cleanup().toposort()
     for value in graph.tensors().values():
@@ -156,10 +165,8 @@ def split(baked: onnx.ModelProto) -> tuple[onnx.ModelProto, onnx.ModelProto]:
     """
     logits, *sizes = seam(baked).input
     fixed = {initializer.name for initializer in baked.graph.initializer}
-    extractor = onnx.utils.Extractor(baked)
-    network = extractor.extract_model(["image"], [logits])
-    mask = extractor.extract_model([logits, *(name for name in sizes if name not in fixed)], ["mask"])
-    return network, mask
+    free = [name for name in sizes if name not in fixed]
+    return part_of(baked, ["image"], [logits]), part_of(baked, [logits, *free], ["mask"])
 
 
 def source_name(name: str) -> str:
@@ -213,22 +220,43 @@ def with_input_size(model: onnx.ModelProto, located_input: str, layout: str, siz
 def _rank_three(graph: gs.Graph, labels: gs.Variable) -> gs.Variable:
     rank = len(labels.shape)
     if rank == 2:
-        return _append(graph, "Unsqueeze", labels, {}, labels.dtype, axes=[0])
+        return _append(graph, "Unsqueeze", labels, None, constants={"axes": np.array([0])})
     if rank == 4:
         axis = 1 if labels.shape[1] == 1 else 3
-        return _append(graph, "Squeeze", labels, {}, labels.dtype, axes=[axis])
+        return _append(graph, "Squeeze", labels, None, constants={"axes": np.array([axis])})
     return labels
 
 
+def _unfold(graph: gs.Graph, flat: gs.Variable, located: Located) -> gs.Variable:
+    """Logits or labels in the shape that they are meant to have."""
+    shape = np.array([located.batch or -1, *located.shape[1:]], np.int64)
+    return _append(graph, "Reshape", flat, [*located.shape], constants={"shape": shape})
+
+
+def _with_background(graph: gs.Graph, logits: gs.Variable, located: Located, value: float) -> gs.Variable:
+    """A channel of one value in front: the first of equals wins an ArgMax, so a class must exceed it."""
+    axis = channel_axis(located.layout)
+    pads = np.zeros(8, np.int64)
+    pads[axis] = 1
+    shape = [*located.shape]
+    shape[axis] = located.classes
+    return _append(graph, "Pad", logits, shape, constants={"pads": pads, "value": np.array(value, np.float32)})
+
+
 def _append(
-    graph: gs.Graph, op: str, source: gs.Variable, attrs: dict[str, int], dtype: type, axes: list[int] | None = None
+    graph: gs.Graph,
+    op: str,
+    source: gs.Variable,
+    shape: list[int | str] | None,
+    attrs: dict[str, int] | None = None,
+    dtype: type | None = None,
+    constants: dict[str, NDArray[Any]] | None = None,
 ) -> gs.Variable:
-    """A node after `source`; the shape of its output is known where the op keeps it."""
-    result = gs.Variable(f"{source.name}/{op}", dtype=dtype, shape=source.shape if axes is None else None)
-    inputs = [source]
-    if axes is not None:
-        inputs.append(gs.Constant(f"{source.name}/{op}/axes", np.array(axes, np.int64)))
-    graph.nodes.append(gs.Node(op, name=f"{source.name}/{op}", attrs=attrs, inputs=inputs, outputs=[result]))
+    """A node after `source`, whose result has this shape (None: inferred later) and type (None: that of `source`)."""
+    name = f"{source.name}/{op}"
+    result = gs.Variable(name, dtype=dtype or source.dtype, shape=shape)
+    inputs = [source, *(gs.Constant(f"{name}/{key}", values) for key, values in (constants or {}).items())]
+    graph.nodes.append(gs.Node(op, name=name, attrs=attrs or {}, inputs=inputs, outputs=[result]))
     return result
 
 
@@ -253,6 +281,10 @@ def _name_nodes(model: onnx.ModelProto, prefix: str) -> None:
 
 def _merge(first: onnx.ModelProto, second: onnx.ModelProto, io_map: list[tuple[str, str]]) -> onnx.ModelProto:
     try:
-        return onnx.compose.merge_models(first, second, io_map=io_map)
+        merged: onnx.ModelProto = onnx.compose.merge_models(first, second, io_map=io_map)
     except (ValueError, onnx.checker.ValidationError) as error:
         raise ModelError(f"preprocessing, network and post-processing do not fit together: {reason(error)}") from None
+    versions = {entry.domain: entry.version for entry in merged.opset_import}  # it lists those of both
+    del merged.opset_import[:]
+    merged.opset_import.extend(onnx.helper.make_opsetid(domain, version) for domain, version in versions.items())
+    return merged

@@ -73,7 +73,9 @@ def session(model: onnx.ModelProto) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # its errors reach the user as ours
     options.add_session_config_entry("session.disable_quant_qdq", "1")  # the int8 kernels saturate
-    return onnxruntime.InferenceSession(rounded(model).SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(
+        rounded(model).SerializeToString(), options, providers=["CPUExecutionProvider"], enable_fallback=0
+    )
 
 
 def _types(model: onnx.ModelProto) -> dict[str, int]:

@@ -8,6 +8,8 @@ import re
 import onnx_graphsurgeon as gs
 
 from trtpost.errors import ModelError
+from trtpost.graph.bounds import bounds_of
+from trtpost.graph.flat import RESHAPING_OPS, unfolded
 from trtpost.graph.layout import TO_NCHW, TO_NHWC, channel_axis, layout_of
 from trtpost.graph.tensors import dims, dtype_name, is_whole, listing, number
 from trtpost.spec import Layout
@@ -15,23 +17,30 @@ from trtpost.spec import Layout
 _AUXILIARY = re.compile(r"(^|[^a-z])(aux|auxiliary|deep_?supervision)", re.IGNORECASE)
 _RETYPING_OPS = frozenset({"Cast", "Squeeze", "Unsqueeze", "Identity"})
 """Leave every label where it is."""
-_LABEL_OPS = _RETYPING_OPS | {"Reshape", "Transpose", "Resize", "Gather", "Slice"}
-"""Move labels about, but make no new ones."""
+_ROUNDING_OPS = frozenset({"Round", "Floor", "Ceil"})
+"""Leave whole numbers as they are."""
+_LABEL_OPS = _RETYPING_OPS | _ROUNDING_OPS | {"Reshape", "Transpose", "Resize", "Gather", "Slice"}
+"""Move labels about, but make no new ones, unless a `Resize` interpolates: see `before_interpolation`."""
 
 
-def segmentation_output(graph: gs.Graph) -> gs.Variable:
+def segmentation_output(graph: gs.Graph, input_size: tuple[int, int]) -> gs.Variable:
     """The output that holds the mask.
+
+    Args:
+        graph: the network.
+        input_size: its (height, width).
 
     Raises:
         ModelError: there is none, or several; the message lists them and names the flag.
     """
     candidates = [value for value in graph.outputs if _may_be_mask(value)]
+    candidates = candidates or [value for value in graph.outputs if _is_flattened(value, input_size)]
     if not candidates:
         raise ModelError(
-            "no output looks like a segmentation head (logits of four dimensions, or integer labels): "
-            f"the model gives {listing(graph.outputs)}; name the logits' tensor with --logits"
+            "no output looks like a segmentation head (logits of four dimensions, or flattened from them, or integer "
+            f"labels): the model gives {listing(graph.outputs)}; name the logits' tensor with --logits"
         )
-    for narrowing in (_without_auxiliary, _without_descendants, _largest):
+    for narrowing in (_without_auxiliary, _without_descendants, _without_confidences, _largest):
         if len(candidates) > 1:
             candidates = narrowing(candidates)
     if len(candidates) > 1:
@@ -41,10 +50,34 @@ def segmentation_output(graph: gs.Graph) -> gs.Variable:
     return candidates[0]
 
 
+def are_labels(value: gs.Variable) -> bool:
+    """True for class ids: the result of an ArgMax, or whole numbers that are not quantised logits."""
+    return argmax_before(value) is not None or (is_whole(value) and not _is_quantized(value))
+
+
 def _may_be_mask(value: gs.Variable) -> bool:
     """Two axes of more than one pixel, and a type that logits or labels have."""
-    ranks = (2, 3, 4) if is_whole(value) or argmax_before(value) is not None else (4,)
+    ranks = (2, 3, 4) if are_labels(value) else (4,)
     return len(dims(value)) in ranks and sum(not isinstance(dim, int) or dim > 1 for dim in dims(value)) >= 2
+
+
+def _is_flattened(value: gs.Variable, input_size: tuple[int, int]) -> bool:
+    try:
+        return unfolded(value, input_size, labels=are_labels(value)) is not None
+    except ModelError:  # both layouts fit
+        return True
+
+
+def _is_quantized(tensor: gs.Variable) -> bool:
+    """True for integers that stand for real numbers."""
+    while tensor.inputs and tensor.inputs[0].inputs:
+        node = tensor.inputs[0]
+        if node.op.startswith(("QuantizeLinear", "QLinear")):
+            return True
+        if node.op not in _LABEL_OPS | RESHAPING_OPS or node.op == "Cast":
+            return False
+        tensor = node.inputs[0]
+    return False
 
 
 def _without_auxiliary(candidates: list[gs.Variable]) -> list[gs.Variable]:
@@ -65,6 +98,16 @@ def _without_descendants(candidates: list[gs.Variable]) -> list[gs.Variable]:
     return kept
 
 
+def _without_confidences(candidates: list[gs.Variable]) -> list[gs.Variable]:
+    """Beside labels, how sure the network is of them."""
+    made = {id(value): value.inputs[0] for value in candidates if value.inputs}
+    return [
+        value
+        for value in candidates
+        if id(value) not in made or made[id(value)].op not in ("ReduceMax", "TopK") or argmax_before(value) is not None
+    ] or candidates
+
+
 def _largest(candidates: list[gs.Variable]) -> list[gs.Variable]:
     """Deep supervision: heads of the same classes at several resolutions; the finest is the one that people use."""
     if len({len(dims(value)) for value in candidates}) != 1 or any(
@@ -79,11 +122,11 @@ def _largest(candidates: list[gs.Variable]) -> list[gs.Variable]:
 
 
 def argmax_before(output: gs.Variable) -> gs.Node | None:
-    """The ArgMax that labels come from, through ops that only move them about."""
+    """The ArgMax (or ArgMin, or TopK) that labels come from, through ops that only move them about."""
     tensor = output
     while tensor.inputs and tensor.inputs[0].inputs:
         node = tensor.inputs[0]
-        if node.op == "ArgMax":
+        if node.op in ("ArgMax", "ArgMin") or (node.op == "TopK" and tensor is node.outputs[1]):
             return node
         if node.op not in _LABEL_OPS:
             return None
@@ -91,18 +134,55 @@ def argmax_before(output: gs.Variable) -> gs.Node | None:
     return None
 
 
-def logits_before_argmax(output: gs.Variable) -> tuple[gs.Variable, Layout] | None:
+def logits_before_argmax(output: gs.Variable, input_size: tuple[int, int]) -> tuple[gs.Variable, Layout] | None:
     """What a final ArgMax was taken of, in the layout that its axis tells; None where labels were moved after it."""
-    tensor = output
-    while tensor.inputs and tensor.inputs[0].op in _RETYPING_OPS:
+    tensor, reshaped = output, False
+    while tensor.inputs and tensor.inputs[0].op in _RETYPING_OPS | RESHAPING_OPS:
+        reshaped = reshaped or tensor.inputs[0].op in ("Reshape", "Flatten")
         tensor = tensor.inputs[0].inputs[0]
     if not tensor.inputs or tensor.inputs[0].op != "ArgMax":
         return None
-    node = tensor.inputs[0]
-    axis = node.attrs.get("axis", 0) % 4
-    if len(dims(node.inputs[0])) != 4 or axis not in (1, 3):
+    logits = tensor.inputs[0].inputs[0]
+    shape = dims(logits)
+    axis = tensor.inputs[0].attrs.get("axis", 0) % max(len(shape), 1)
+    if len(shape) == 4 and axis in (1, 3):
+        layout: Layout = "NCHW" if axis == 1 else "NHWC"
+        plane = [number(dim) for dim in (shape[2:] if axis == 1 else shape[1:3])]
+    else:
+        view = unfolded(logits, input_size)
+        if view is None or axis != view.class_axis:
+            return None
+        layout = view.layout
+        plane = [number(dim) for dim in (view.shape[2:] if layout == "NCHW" else view.shape[1:3])]
+    # a Reshape leaves every label in its place where rows stay rows, or all of them become one
+    long = [number(dim) for dim in dims(output)[1 if isinstance(dims(output)[0], str) else 0 :] if dim != 1]
+    if reshaped and long not in (plane, [math.prod(plane)]):
         return None
-    return node.inputs[0], "NCHW" if axis == 1 else "NHWC"
+    return logits, layout
+
+
+def before_interpolation(output: gs.Variable) -> tuple[gs.Variable, tuple[str, ...]]:
+    """Labels before a Resize that interpolates them, and the ops stepped over: between 0 and 2 there is no 1.
+
+    Raises:
+        ModelError: the network goes on to move what it has interpolated.
+    """
+    if argmax_before(output) is None:
+        return output, ()
+    tensor, best, dropped, kept = output, output, [], 0
+    while tensor.inputs[0].op in _LABEL_OPS:
+        node = tensor.inputs[0]
+        tensor = node.inputs[0]
+        dropped.append(node.op)
+        if node.op == "Resize" and node.attrs.get("mode", "nearest") != "nearest":
+            moving = set(dropped[kept:-1]) - _RETYPING_OPS - _ROUNDING_OPS - {"Resize"}
+            if moving:
+                raise ModelError(
+                    f"the network interpolates its class ids ('{node.outputs[0].name}', a {node.attrs['mode']} Resize) "
+                    f"and so invents classes: name the class ids before it with --logits '{tensor.name}'"
+                )
+            best, kept = tensor, len(dropped)
+    return best, tuple(dropped[:kept])
 
 
 def before_retyping(output: gs.Variable) -> tuple[gs.Variable, tuple[str, ...]]:
@@ -121,29 +201,85 @@ def before_needless(
 ) -> tuple[gs.Variable, tuple[str, ...]]:
     """Logits before what ArgMax makes needless, and the ops stepped over.
 
-    Those are Softmax over the classes, Sigmoid of several channels, a final QuantizeLinear, and a trailing Transpose.
+    Those are Softmax over the classes, Sigmoid of several channels, a final QuantizeLinear, and at the end Transpose
+    and the Reshape that makes pixels and classes two axes, or one.
     """
     tensor, dropped = output, []
-    while tensor.inputs and len(tensor.inputs[0].outputs) == 1:
-        node = tensor.inputs[0]
-        before = node.inputs[0] if node.inputs else None
-        if before is None or isinstance(before, gs.Constant) or len(dims(before)) != 4:
-            break
-        if node.op == "Transpose":
-            # an override names the layout of what the model gives, so it holds only before anything is skipped
-            if layout is not None or list(node.attrs.get("perm", [])) not in (TO_NHWC, TO_NCHW):
-                break
-        elif node.op in ("Softmax", "LogSoftmax", "Sigmoid"):
-            found = layout or layout_of(tensor, input_size)
-            axis = channel_axis(found) if found else 0
-            if not axis or dims(tensor)[axis] == 1 or (node.op != "Sigmoid" and node.attrs.get("axis", -1) % 4 != axis):
-                break
-        elif node.op != "Identity" and not (node.op == "QuantizeLinear" and dtype_name(before).startswith("float")):
-            break
-        if node.op != "Identity":
-            dropped.append(node.op)
-        tensor = before
+    while (step := _step_over(tensor, layout, input_size)) is not None:
+        tensor, op = step
+        if op != "Identity":
+            dropped.append(op)
     return tensor, tuple(dropped)
+
+
+def _step_over(
+    tensor: gs.Variable, layout: Layout | None, input_size: tuple[int, int]
+) -> tuple[gs.Variable, str] | None:
+    """What the needless op that made `tensor` was given, and that op; None where it is needed."""
+    if not tensor.inputs or len(tensor.inputs[0].outputs) != 1 or not tensor.inputs[0].inputs:
+        return None
+    if (flattened := _before_flattened_softmax(tensor)) is not None:
+        before, op, first_axis = flattened
+        axis = _class_axis(tensor, layout, input_size)
+        return (before, op) if axis is not None and axis >= first_axis else None  # else classes are normalised apart
+    node = tensor.inputs[0]
+    before = node.inputs[0]
+    if isinstance(before, gs.Constant) or (len(dims(before)) != 4 and unfolded(before, input_size) is None):
+        return None
+    if node.op == "Transpose":
+        # an override names the layout of what the model gives, so it holds only before anything is skipped
+        needless = layout is None and list(node.attrs.get("perm", [])) in (TO_NHWC, TO_NCHW, [0, 2, 1])
+    elif node.op in RESHAPING_OPS:
+        needless = layout is None and _is_folded(before, tensor, input_size)
+    elif node.op in ("Softmax", "LogSoftmax", "Sigmoid"):
+        axis = _class_axis(tensor, layout, input_size)
+        needless = axis is not None and dims(tensor)[axis] != 1
+        needless = needless and (node.op == "Sigmoid" or node.attrs.get("axis", -1) % len(dims(tensor)) == axis)
+    else:
+        needless = node.op == "Identity" or (node.op == "QuantizeLinear" and dtype_name(before).startswith("float"))
+    return (before, node.op) if needless else None
+
+
+def before_quantization(output: gs.Variable) -> tuple[gs.Variable, tuple[str, ...]]:
+    """The real numbers before the QuantizeLinear that ends a network, and that op where it was stepped over."""
+    tensor = output
+    while tensor.inputs and tensor.inputs[0].op == "Identity":
+        tensor = tensor.inputs[0].inputs[0]
+    if tensor.inputs and tensor.inputs[0].op == "QuantizeLinear":
+        return tensor.inputs[0].inputs[0], ("QuantizeLinear",)
+    return output, ()
+
+
+def _before_flattened_softmax(tensor: gs.Variable) -> tuple[gs.Variable, str, int] | None:
+    """What a Softmax of before opset 13 was taken of, its op, and its axis, from which on all axes are one; else None.
+
+    The version converter writes it as Flatten, Softmax over the last axis, and Reshape to the shape it had.
+    """
+    made = tensor
+    nodes = []
+    for ops in (("Reshape",), ("Softmax", "LogSoftmax"), ("Flatten",)):
+        if not made.inputs or made.inputs[0].op not in ops:
+            return None
+        nodes.append(made.inputs[0])
+        made = made.inputs[0].inputs[0]
+    _, softmax, flatten = nodes
+    if softmax.attrs.get("axis", -1) not in (-1, 1) or dims(made)[1:] != dims(tensor)[1:]:
+        return None
+    return made, softmax.op, flatten.attrs.get("axis", 1)
+
+
+def _class_axis(tensor: gs.Variable, layout: Layout | None, input_size: tuple[int, int]) -> int | None:
+    view = unfolded(tensor, input_size, layout=layout)
+    if view is not None:
+        return view.class_axis
+    found = layout or (layout_of(tensor, input_size) if len(dims(tensor)) == 4 else None)
+    return channel_axis(found) if found else None
+
+
+def _is_folded(before: gs.Variable, tensor: gs.Variable, input_size: tuple[int, int]) -> bool:
+    """True where `tensor` is `before`, of four dimensions, with fewer axes, and nothing else."""
+    view = unfolded(tensor, input_size) if len(dims(before)) == 4 else None
+    return view is not None and view.shape[1:] == dims(before)[1:] and view.layout == layout_of(before, input_size)
 
 
 def label_count(tensor: gs.Variable) -> int:
@@ -151,17 +287,40 @@ def label_count(tensor: gs.Variable) -> int:
     argmax = argmax_before(tensor)
     if argmax is not None and dims(argmax.inputs[0]):
         shape = dims(argmax.inputs[0])
-        return number(shape[argmax.attrs.get("axis", 0) % len(shape)])
+        return number(shape[argmax.attrs.get("axis", -1 if argmax.op == "TopK" else 0)])
     return {"bool": 2, "uint8": 256}.get(dtype_name(tensor), 0)
 
 
-def is_probability(tensor: gs.Variable) -> bool:
-    """True behind a Sigmoid."""
+def limits_of(tensor: gs.Variable) -> tuple[float, float] | None:
+    """The least and the greatest value of scores, (0, 1) behind a Sigmoid; None where nothing bounds them."""
+    low, high = bounds_of(tensor)
+    return (low, high) if math.isfinite(low) and math.isfinite(high) and low < high else None
+
+
+def are_independent(output: gs.Variable) -> bool:
+    """True where scores of several classes come from a Sigmoid each, so that none, or several, may be large."""
+    tensor = output
     while tensor.inputs and tensor.inputs[0].inputs:
         node = tensor.inputs[0]
         if node.op in ("Sigmoid", "HardSigmoid"):
             return True
-        if node.op not in _LABEL_OPS | {"QuantizeLinear", "DequantizeLinear"}:
+        if node.op not in _LABEL_OPS | RESHAPING_OPS | {"QuantizeLinear", "DequantizeLinear"}:
             return False
         tensor = node.inputs[0]
     return False
+
+
+def refuse_lone_softmax(tensor: gs.Variable) -> None:
+    """Refuse a Softmax over one channel.
+
+    Raises:
+        ModelError: it is one; the message names the tensor before it.
+    """
+    while tensor.inputs and tensor.inputs[0].op in _RETYPING_OPS | RESHAPING_OPS | {"Transpose"}:
+        tensor = tensor.inputs[0].inputs[0]
+    node = tensor.inputs[0] if tensor.inputs else None
+    if node is not None and node.op == "Softmax" and dims(tensor) and dims(tensor)[node.attrs.get("axis", -1)] == 1:
+        raise ModelError(
+            f"'{tensor.name}' is a Softmax of one class, which is 1 everywhere: take the logits before it with "
+            f"--logits '{node.inputs[0].name}', or train with two classes, or with a Sigmoid"
+        )

@@ -7,17 +7,27 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import onnx
-import onnx.version_converter
 from google.protobuf.message import DecodeError
 
 from trtpost.errors import ModelError, TrtpostError, reason
 from trtpost.files import existing_file, write_whole
+from trtpost.graph.calls import check_calls
+from trtpost.graph.integers import with_known_integers
+from trtpost.graph.nodes import attributes_of, graphs_of, name_apart
+from trtpost.graph.opsets import raised
+from trtpost.graph.training import check_trained
 
 MIN_OPSET = 13
 """Older models are raised to this: before it, Softmax flattens and Squeeze takes its axes as an attribute."""
 
 FUNCTION_IR_VERSION = 8
 """The first IR version with model-local functions."""
+
+MAX_IR_VERSION = 10
+"""The last that every ONNX Runtime takes that we allow; a newer one adds types and records that no such runtime has."""
+
+LARGEST = (1 << 31) - 1
+"""Bytes that one ONNX file can have, by the format that it is written in."""
 
 DOMAIN = "trtpost"
 """Operator domain of our node and prefix of our metadata keys."""
@@ -30,8 +40,9 @@ def load_model(path: Path) -> onnx.ModelProto:
         ModelError: the file is missing, not an ONNX model, damaged, or cannot be raised to the opset.
     """
     existing_file(path, "ONNX model", ModelError)
+    _check_external_files(path)
     try:
-        model = onnx.load(path)
+        model = onnx.load(path, format="protobuf")  # whatever it is called
     except DecodeError:
         raise ModelError(f"{path} is not an ONNX model: it does not parse as one") from None
     except PermissionError as error:
@@ -44,14 +55,26 @@ def load_model(path: Path) -> onnx.ModelProto:
 
 
 def normalized(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
-    """A copy with shapes inferred, the opset at least `MIN_OPSET` and no initializers among the inputs.
+    """A copy that everything after it can rely on.
+
+    Its shapes are inferred, its opset is at least `MIN_OPSET`, its IR version from `FUNCTION_IR_VERSION` to
+    `MAX_IR_VERSION`, and no initializers are among its inputs: they are constants here, also where a caller might
+    replace them. An int8 image has become uint8, and nearest resizes of wide integers are done in int32.
 
     Raises:
-        ModelError: the model is not valid; `name` says which.
+        ModelError: the model is not valid, newer than the libraries that are installed, or still being trained; `name`
+            says which.
     """
+    opset, newest = opset_of(model), onnx.defs.onnx_opset_version()
+    if opset > newest:
+        raise ModelError(
+            f"{name} has opset {opset}, and onnx {onnx.__version__} knows none after {newest}: export it with opset "
+            f"{newest} or an earlier one, or update onnx"
+        )
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    constants = {initializer.name for initializer in copy.graph.initializer}
+    constants = {one.name for one in copy.graph.initializer}
+    constants |= {one.values.name for one in copy.graph.sparse_initializer}
     inputs = [value for value in copy.graph.input if value.name not in constants]
     del copy.graph.input[:]
     copy.graph.input.extend(inputs)
@@ -59,13 +82,40 @@ def normalized(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
         for dim in value.type.tensor_type.shape.dim:
             if dim.HasField("dim_value") and dim.dim_value < 1:  # how some exporters write a dynamic dimension
                 dim.Clear()
-    # first of all: before IR version 4 every initializer had to be an input as well
-    copy.ir_version = max(copy.ir_version, FUNCTION_IR_VERSION)
     with understood(name):
-        if opset_of(copy) < MIN_OPSET:
-            copy = onnx.version_converter.convert_version(copy, MIN_OPSET)
+        _check_types(copy, name)
+        check_calls(copy, name)
+        # first of all: before IR version 4 every initializer had to be an input as well
+        copy.ir_version = min(max(copy.ir_version, FUNCTION_IR_VERSION), MAX_IR_VERSION)
+        if opset < MIN_OPSET:
+            copy = raised(onnx.shape_inference.infer_shapes(copy), opset, MIN_OPSET)
+        # before the check, which wants outputs to state the shapes that some exporters leave out
+        copy = onnx.shape_inference.infer_shapes(copy, data_prop=True)
         onnx.checker.check_model(copy)
-        return onnx.shape_inference.infer_shapes(copy, data_prop=True)
+        check_trained(copy, name)
+        name_apart(copy)
+        copy = with_known_integers(copy)
+        copy.ir_version = min(copy.ir_version, MAX_IR_VERSION)  # graphsurgeon writes the newest that onnx knows
+        return copy
+
+
+def _check_types(model: onnx.ModelProto, name: str) -> None:
+    """Refuse element types that came with an IR version after `MAX_IR_VERSION`."""
+    last = onnx.TensorProto.INT4  # numbered as they came: IR version 10 brought it
+    for graph in graphs_of(model):
+        kinds = [(one.name, one.data_type) for one in graph.initializer]
+        values = (*graph.input, *graph.output, *graph.value_info)
+        kinds += [(value.name, value.type.tensor_type.elem_type) for value in values]
+        casts = (node for node in graph.node if node.op_type == "Cast")
+        kinds += [(node.output[0], attributes_of(node).get("to", 0)) for node in casts]
+        for tensor, kind in kinds:
+            if kind > last:
+                known = kind in onnx.TensorProto.DataType.values()
+                shown = onnx.TensorProto.DataType.Name(kind) if known else f"number {kind}"
+                raise ModelError(
+                    f"{name}: tensor '{tensor}' has the type {shown}, which is newer than IR version {MAX_IR_VERSION}, "
+                    "the last that all runtimes take: export the network in float16 or float32"
+                )
 
 
 @contextmanager
@@ -91,25 +141,56 @@ def external_files(path: Path) -> list[Path]:
     Raises:
         ModelError: the file does not parse.
     """
+    return sorted(file for file in _external_files(path) if file.is_file())
+
+
+def _external_files(path: Path) -> set[Path]:
+    """Files that the model names, whether they are there or not; folders of its own and no others."""
     with understood(path):
-        model = onnx.load(path, load_external_data=False)
-        names = {
-            entry.value
-            for tensor in model.graph.initializer
-            for entry in tensor.external_data
-            if entry.key == "location"
-        }
-        return sorted(file for name in names if (file := path.parent / name).is_file())
+        model = onnx.load(path, format="protobuf", load_external_data=False)
+        tensors = [one for graph in graphs_of(model) for one in graph.initializer]
+        tensors += [node.t for graph in graphs_of(model) for one in graph.node for node in one.attribute]
+        names = {entry.value for one in tensors for entry in one.external_data if entry.key == "location"}
+        return {path.parent / name for name in names}
+
+
+def _check_external_files(path: Path) -> None:
+    """Refuse what cannot be read before anything large is."""
+    files = _external_files(path)
+    if missing := sorted(file for file in files if not file.exists()):
+        raise ModelError(
+            f"{path} keeps its weights in {missing[0]}, which is missing: put it there, or export the model again "
+            "as one file"
+        )
+    size = path.stat().st_size + sum(file.stat().st_size for file in files if file.is_file())
+    if size > LARGEST:
+        raise ModelError(
+            f"{path} has {size / 1e9:.1f} GB with its weights, and one ONNX file can have "
+            f"{LARGEST / 1e9:.1f} GB: export the network in float16"
+        )
 
 
 def save_model(model: onnx.ModelProto, path: Path) -> None:
     """Write an ONNX file, whole or not at all.
 
     Raises:
-        ModelError: it cannot be written.
+        ModelError: it cannot be written, or is too large for a file.
     """
-    data = model.SerializeToString()
+    data = serialized(model)
     write_whole(path, lambda file: file.write(data), ModelError)
+
+
+def serialized(model: onnx.ModelProto) -> bytes:
+    """The content of an ONNX file.
+
+    Raises:
+        ModelError: it is too large for one file.
+    """
+    size = model.ByteSize()
+    if size > LARGEST:
+        raise ModelError(f"the ONNX graph has {size / 1e9:.1f} GB, and one file can have {LARGEST / 1e9:.1f} GB")
+    content: bytes = model.SerializeToString()
+    return content
 
 
 def opset_of(model: onnx.ModelProto) -> int:
@@ -120,9 +201,9 @@ def opset_of(model: onnx.ModelProto) -> int:
 def metadata(model: onnx.ModelProto) -> dict[str, str]:
     """Our metadata entries, without the prefix."""
     prefix = DOMAIN + "."
-    return {
-        entry.key.removeprefix(prefix): entry.value for entry in model.metadata_props if entry.key.startswith(prefix)
-    }
+    # texts that are not UTF-8 are bytes in Python
+    entries = [(one.key, one.value) for one in model.metadata_props if {type(one.key), type(one.value)} == {str}]
+    return {key.removeprefix(prefix): value for key, value in entries if key.startswith(prefix)}
 
 
 def set_metadata(model: onnx.ModelProto, values: dict[str, str]) -> None:

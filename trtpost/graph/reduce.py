@@ -51,6 +51,9 @@ _NO_BFLOAT16_OPS = ("ConvTranspose", "HardSwish", "Mish")
 _BOUND_OPS = frozenset({"Clip", "Min", "Max", "Where", "Pad", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"})
 """To these a constant beyond the range of float16 means `no bound` or `never`; so does the largest float16."""
 
+_MOVING_OPS = frozenset({"Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Pad"})
+"""What may stand between the last Sigmoid and the end of a network, its constant background included."""
+
 _WEIGHTED_OPS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
@@ -66,8 +69,9 @@ def reduced(
     Args:
         network: as `network_of` gives it, in float32. Quantised as TFLite does it, it becomes fp16 or bf16 with its
             own quantisation kept; of float16, it stays as it is for fp32 and fp16.
-        precision: `fp32` gives the network itself. With `fp16` and `bf16` the logits are of that type; `int8` is
-            quantised by `QuantizeLinear` and `DequantizeLinear` pairs around convolutions, with float32 between them.
+        precision: `fp32` gives the network itself. With `fp16` and `bf16` the logits are of that type, but the
+            probabilities of a Sigmoid that ends the network float32; `int8` is quantised by `QuantizeLinear` and
+            `DequantizeLinear` pairs around convolutions, with float32 between them.
         calibration: for int8, photos as the network takes them (`network_inputs`), each read once.
         on_photo: is called after each of them.
 
@@ -125,8 +129,10 @@ def network_inputs(photos: Iterable[NDArray[np.uint8]], pre: Pre, located: Locat
 def _in_16_bits(model: onnx.ModelProto, precision: Precision) -> onnx.ModelProto:
     """Types by ONNX Runtime's converter, which knows float16 alone; for bfloat16 its float16 is replaced after.
 
-    The logits are of 16 bits too: with everything from the last convolution on in float32, 0.01 % more of the pixels
-    keep their class in fp16 and 0.13 % in bf16 (DeepLab; of three other networks less), for twice the bytes.
+    Probabilities of a Sigmoid that ends the network stay float32: near 1 there are too few numbers of 16 bits to tell
+    which class has the largest. Logits are of 16 bits: with everything from the last convolution on in float32, 0.01 %
+    more of the pixels keep their class in fp16 and 0.13 % in bf16 (DeepLab; of three other networks less), for twice
+    the bytes.
     """
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
@@ -135,16 +141,19 @@ def _in_16_bits(model: onnx.ModelProto, precision: Precision) -> onnx.ModelProto
     else:
         model = _raised(model)
     weights = {one.name: onnx.numpy_helper.to_array(one) for one in model.graph.initializer if one.data_type == FLOAT}
+    ending = _nodes_from_sigmoid(model)
     try:
         result: onnx.ModelProto = convert_float_to_float16(
             model,
             keep_io_types=[value.name for value in model.graph.input],
             op_block_list=_FLOAT32_OPS + (_NO_BFLOAT16_OPS if precision == "bf16" else ()),
-            node_block_list=_nodes_without_pixels(model),
+            node_block_list=[*_nodes_without_pixels(model), *ending],
         )
     except Exception as error:  # it asserts, and its assertions have no message
         raise ModelError(f"the network cannot be converted to {precision}: {reason(error)}") from None
     _remove_detours(result)
+    if ending:
+        _leave_in_float32(result)
     if precision == "bf16":
         _replace_float16(result, weights)
     return result
@@ -189,6 +198,28 @@ def _refuse_large_weights(model: onnx.ModelProto) -> None:
                 f"weight {large[name]:g} in '{source_name(name)}', an input of {node.op_type}, is beyond the range of "
                 "float16 (65504): use --precision bf16, which has the range of float32"
             )
+
+
+def _nodes_from_sigmoid(model: onnx.ModelProto) -> list[str]:
+    """Names of the Sigmoid that ends a network and of what moves its values about; empty where none does."""
+    made = {name: node for node in model.graph.node for name in node.output}
+    names, name = [], model.graph.output[0].name
+    while name in made and made[name].op_type in _MOVING_OPS | {"Sigmoid"}:
+        names.append(made[name].name)
+        if made[name].op_type == "Sigmoid":
+            return names
+        name = made[name].input[0]
+    return []
+
+
+def _leave_in_float32(model: onnx.ModelProto) -> None:
+    """Take away the converter's Cast to float16 that ends a network whose last nodes compute in float32."""
+    (output,) = model.graph.output
+    *nodes, cast = sorted(model.graph.node, key=lambda node: output.name in node.output)
+    for node in nodes:
+        node.output[:] = [output.name if name == cast.input[0] else name for name in node.output]
+    _set_nodes(model.graph, nodes)
+    output.type.tensor_type.elem_type = FLOAT
 
 
 def _nodes_without_pixels(model: onnx.ModelProto) -> list[str]:

@@ -41,8 +41,10 @@ def constant_values(value: gs.Tensor) -> np.ndarray | None:
     if isinstance(value, gs.Constant):
         return np.asarray(value.values)
     if is_constant(value):
-        inner = value.inputs[0].attrs.get("value")
-        return np.asarray(inner.values) if isinstance(inner, gs.Constant) else None
+        (inner,) = value.inputs[0].attrs.values() or (None,)
+        if isinstance(inner, gs.Constant):
+            return np.asarray(inner.values)
+        return np.asarray(inner) if isinstance(inner, int | float | list) else None
     return None
 
 

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtpost.bundle import PASSPORT, passport_from_json
+from trtpost.decode import Photo
 from trtpost.errors import ImageError, TrtpostError
 from trtpost.graph.postprocess import size_inputs
-from trtpost.image import Photo, check_photo, encode_mask, palette, read_photo
+from trtpost.image import check_photo, encode_mask, palette, read_photo
 from trtpost.letterbox import Region, region_of
 from trtpost.pixels import check_size, pixels_of
 from trtpost.segment import Segmenter

@@ -22,6 +22,7 @@ from trtpost.bundle import Bundle
 from trtpost.errors import ModelError, TrtpostError
 from trtpost.graph.bake import NETWORK, seam
 from trtpost.graph.emulate import runnable, with_outputs
+from trtpost.graph.part import part_of
 from trtpost.letterbox import Region, region_of
 from trtpost.pixels import pixels_of
 from trtpost.resample import argmax_resize
@@ -90,6 +91,9 @@ def blame(bundle: Bundle, reference: Reference, result: Result, name: str) -> Bl
     expected = tensor_of(levels, reference.pre, reference.located)
     ours = _channels_last(tensor, bundle.passport.located.input_layout)
     stages = [_preprocessing(bundle, reference, ours, levels)]
+    if (heads := _other_heads(bundle, reference)) is not None:
+        stages.append(Stage("post-processing", True, heads))
+        return Blame(name, tuple(stages), _verdict(stages))
     given = ours.transpose(2, 0, 1) if reference.located.input_layout == "NCHW" else ours
     fits = given[None].shape == expected.shape
     answer = reference.network.run(given[None].astype(expected.dtype) if fits else expected)
@@ -97,14 +101,29 @@ def blame(bundle: Bundle, reference: Reference, result: Result, name: str) -> Bl
     stages.append(network)
     if same is not None:
         stages.append(_post_processing(bundle, reference, same, logits, layout, result))
+    return Blame(name, tuple(stages), _verdict(stages))
+
+
+def _verdict(stages: list[Stage]) -> str:
     first = next((stage for stage in stages if stage.differs), None)
     if first is None:
-        verdict = "every stage by itself does the same: what differs are roundings that add up"
-    else:
-        verdict = f"it begins in the {first.name}: {first.text}"
-        if others := [stage.name for stage in stages if stage.differs and stage is not first]:
-            verdict += f"; the {' and the '.join(others)} {'differs' if len(others) == 1 else 'differ'} as well"
-    return Blame(name, tuple(stages), verdict)
+        return "every stage by itself does the same: what differs are roundings that add up"
+    verdict = f"it begins in the {first.name}: {first.text}"
+    if others := [stage.name for stage in stages if stage.differs and stage is not first]:
+        verdict += f"; the {' and the '.join(others)} {'differs' if len(others) == 1 else 'differ'} as well"
+    return verdict
+
+
+def _other_heads(bundle: Bundle, reference: Reference) -> str | None:
+    """What is said where one of them has a background that the network has no channel for, and the other has not."""
+    multilabel = [one.background is not None for one in (bundle.passport.located, reference.located)]
+    if multilabel[0] == multilabel[1]:
+        return None
+    names = [
+        "multilabel" if one else post.head
+        for one, post in zip(multilabel, (bundle.passport.post, reference.post), strict=True)
+    ]
+    return f"the bundle has head '{names[0]}', the reference '{names[1]}'"
 
 
 # --- what the bundle does inside
@@ -124,11 +143,13 @@ def _inside(bundle: Bundle) -> Callable[[NDArray[np.uint8]], tuple[NDArray[Any],
 
     model = runnable(onnx.load(bundle.model))
     names = ["pixels", _logits_name(model, bundle)]
-    network = onnx.utils.Extractor(with_outputs(model, names)).extract_model(["image"], names)
+    network = part_of(with_outputs(model, names), ["image"], names)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.add_session_config_entry("session.disable_quant_qdq", "1")  # as the portable engine computes
-    session = onnxruntime.InferenceSession(network.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        network.SerializeToString(), options, providers=["CPUExecutionProvider"], enable_fallback=0
+    )
 
     def look(pixels: NDArray[np.uint8]) -> tuple[NDArray[Any], NDArray[Any]]:
         tensor, logits = session.run(names, {"image": pixels})
@@ -264,12 +285,17 @@ def _network(
     if not fitting:
         return None, "NCHW", Stage(name, True, f"{_tensor(bundle)} where the reference has {_shape(scores)}")
     squashed = reference.network.squashed
-    errors = {layout: relative_error(scores, _squash(one, squashed)) for layout, one in fitting.items()}
+    first = 0 if reference.located.background is None else 1  # that one is no logit, but a threshold
+    errors = {
+        layout: relative_error(scores[..., first:], _squash(one, squashed)[..., first:])
+        for layout, one in fitting.items()
+    }
     best = min(errors, key=lambda layout: errors[layout])
     given = "the same input tensor" if same_input else "the reference's own input tensor"
     text = f"the logits are {errors[best]:.2g} off (relative RMS) for {given}" + _in(precision)
     bound = answer.step / max(float(np.sqrt(np.square(scores).mean())), 1e-30) + SAME_LOGITS
     ours = _squash(fitting[best], squashed)
+    ours[..., :first] = scores[..., :first]
     return Answer(ours, None, answer.step), best, Stage(name, same_input and errors[best] > bound, text)
 
 
@@ -313,7 +339,11 @@ def _post_processing(
     if not share:
         return Stage("post-processing", False, "the same mask of the same logits")
     text = f"{share:.3%} of the pixels have another class for the same logits"
-    like = _like_post(bundle, replace(reference.post, layout=layout), logits, result)
+    ours, theirs = bundle.passport.located.background, reference.located.background
+    if ours != theirs:
+        like = f"the bundle has threshold {ours:g}, the reference {theirs:g}"
+    else:
+        like = _like_post(bundle, replace(reference.post, layout=layout), logits, result)
     return Stage("post-processing", True, f"{like} ({text})" if like else text)
 
 

@@ -29,8 +29,9 @@ class Answer:
     """What a network says of one photo.
 
     Attributes:
-        scores: float32 [h, w, C], a value for each class, or one for a threshold. Where the network ends in labels:
-            what they are the ArgMax of, or None where that cannot be read.
+        scores: float32 [h, w, C], a value for each class, or one for a threshold; of `multilabel` the first is the
+            threshold. Where the network ends in labels: what they are the ArgMax of, or None where that cannot
+            be read.
         labels: integers [h, w] where the network ends in labels; else None.
         step: difference between neighbouring values of quantised scores; 0 for floats.
     """
@@ -105,9 +106,9 @@ def load_network(source: Path, kind: str, decided: Decided, signature: str | Non
         except Exception as error:
             raise BackendError(f"{source} failed in its own framework: {reason(error)}") from None
         if located.head != "labels":
-            return Answer(_scores(output, layout), None, _step(output))
-        labels = output.values.reshape(located.logits_size if all(located.logits_size) else _plane(output.values))
-        scores = None if behind is None else _scores(behind, layout)
+            return Answer(with_background(_scores(output, layout, located), located), None, _step(output))
+        labels = output.values.reshape(-1, *_plane(output.values, located))[0]
+        scores = None if behind is None else _scores(behind, layout, located)
         if scores is not None and scores.shape[:2] != labels.shape:
             scores = None  # the labels were resized inside the network
         return Answer(scores, labels, 0.0 if behind is None else _step(behind))
@@ -115,22 +116,44 @@ def load_network(source: Path, kind: str, decided: Decided, signature: str | Non
     return Network(name, answer, squashed[-1] if squashed else "")
 
 
-def _scores(raw: _Raw, layout: Layout) -> NDArray[np.float32]:
-    values: NDArray[np.float32] = (raw.values[0].astype(np.float32) - raw.zero) * np.float32(raw.scale)
-    return np.ascontiguousarray(values.transpose(1, 2, 0) if layout == "NCHW" else values)
+def with_background(scores: NDArray[np.float32], located: Located) -> NDArray[np.float32]:
+    """Scores [h, w, C] after the threshold that one of them must exceed, where there is one."""
+    if located.background is None:
+        return scores
+    return np.pad(scores, ((0, 0), (0, 0), (1, 0)), constant_values=np.float32(located.background))
+
+
+def _scores(raw: _Raw, layout: Layout, located: Located) -> NDArray[np.float32]:
+    """[h, w, C] of the first image; of an output without four dimensions the pixels are in the same order."""
+    values = raw.values
+    if values.ndim != 4 or (all(located.logits_size) and located.head != "labels"):
+        batch, (height, width) = max(located.batch, 1), located.logits_size
+        values = values.reshape((batch, -1, height, width) if layout == "NCHW" else (batch, height, width, -1))
+    scores: NDArray[np.float32] = (values[0].astype(np.float32) - raw.zero) * np.float32(raw.scale)
+    return np.ascontiguousarray(scores.transpose(1, 2, 0) if layout == "NCHW" else scores)
 
 
 def _step(raw: _Raw) -> float:
     return raw.scale if raw.values.dtype.kind in "iu" else 0.0
 
 
-def _plane(labels: NDArray[Any]) -> tuple[int, ...]:
+def _typed(tensor: NDArray[Any], dtype: Any) -> NDArray[Any]:
+    """The tensor as a framework takes it: quantised to int8, pixels are less by 128."""
+    if tensor.dtype == np.uint8 and dtype == np.int8:
+        return (tensor.astype(np.int16) - 128).astype(np.int8)
+    typed: NDArray[Any] = tensor.astype(dtype)
+    return typed
+
+
+def _plane(labels: NDArray[Any], located: Located) -> tuple[int, ...]:
     """Rows and columns of labels [N, h, w], [N, 1, h, w] or [N, h, w, 1]."""
+    if all(located.logits_size):
+        return located.logits_size
     shape = labels.shape[1:] if labels.ndim > 2 else labels.shape
     return shape if len(shape) == 2 else shape[1:] if shape[0] == 1 else shape[:2]
 
 
-def _output_layout(located: Located) -> Layout:
+def output_layout(located: Located) -> Layout:
     """Of the output that people see: a Transpose behind the logits turns theirs."""
     if located.dropped.count("Transpose") % 2 == 0:
         return located.layout
@@ -149,7 +172,7 @@ def _onnx(source: Path, decided: Decided, inner: bool) -> tuple[str, Runner, Lay
     import onnxruntime
 
     located = decided.located
-    layout = located.layout if inner else _output_layout(located)
+    layout = located.layout if inner else output_layout(located)
     names = [located.logits if inner else located.output]
     if located.head == "labels":
         before = locate(decided.model, before_argmax=True)
@@ -158,16 +181,20 @@ def _onnx(source: Path, decided: Decided, inner: bool) -> tuple[str, Runner, Lay
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # its errors reach the user as ours
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-    model = onnx.load(source)
+    model = onnx.load(source, format="protobuf")
     if set(names) <= {value.name for value in model.graph.output}:
-        session = onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            str(source), options, providers=["CPUExecutionProvider"], enable_fallback=0
+        )
     else:
         content = with_outputs(model, names).SerializeToString()
-        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"], enable_fallback=0)
+    is_signed = any(one.name == located.input and one.type == "tensor(int8)" for one in session.get_inputs())
 
     def run(tensor: NDArray[Any]) -> tuple[_Raw, _Raw | None]:
         batch = np.repeat(tensor, max(located.batch, 1), axis=0)
-        found = [_Raw(np.asarray(value)[:1]) for value in session.run(names, {located.input: batch})]
+        batch = _typed(batch, np.int8) if is_signed else batch
+        found = [_Raw(np.asarray(value)) for value in session.run(names, {located.input: batch})]
         return found[0], found[1] if len(found) > 1 else None
 
     return f"ONNX Runtime {onnxruntime.__version__}", run, layout
@@ -189,12 +216,12 @@ def _tflite(source: Path, decided: Decided, inner: bool) -> tuple[str, Runner, L
     (into,) = interpreter.get_input_details()
     outputs = interpreter.get_output_details()
     output = outputs[_index(located, [detail["name"] for detail in outputs])]
-    behind, layout = _before_argmax(interpreter, output["index"]) if deep else (None, _output_layout(located))
+    behind, layout = _before_argmax(interpreter, output["index"]) if deep else (None, output_layout(located))
     if inner and behind is None:
         raise ModelError(f"the logits that {source} takes its ArgMax of cannot be found in it")
 
     def run(tensor: NDArray[Any]) -> tuple[_Raw, _Raw | None]:
-        interpreter.set_tensor(into["index"], tensor.astype(into["dtype"]))
+        interpreter.set_tensor(into["index"], _typed(tensor, into["dtype"]))
         interpreter.invoke()
         logits = None if behind is None else _read(interpreter, behind)
         return (logits, None) if inner and logits is not None else (_read(interpreter, output), logits)
@@ -233,8 +260,7 @@ def _tensorflow(source: Path, kind: str, decided: Decided, signature: str | None
         names, keyword = [chosen], None
     else:
         if kind == "saved_model":
-            folder = source.parent if source.name == "saved_model.pb" else source
-            owner, function, names = load.saved_model_function(folder, signature)
+            owner, function, names = load.saved_model_function(source, signature)
         else:
             owner, function, names = load.keras_function(source, located.input_size)
         if len(names) != len(function.outputs):
@@ -246,6 +272,6 @@ def _tensorflow(source: Path, kind: str, decided: Decided, signature: str | None
     def run(tensor: NDArray[Any], _owner: Any = owner) -> tuple[_Raw, _Raw | None]:  # the owner must not be freed
         batch = tf.constant(np.repeat(tensor, max(located.batch, 1), axis=0))
         found = function(batch) if keyword is None else function(**{keyword: batch})
-        return _Raw(np.asarray(tf.nest.flatten(found)[index])[:1]), None
+        return _Raw(np.asarray(tf.nest.flatten(found)[index])), None
 
-    return f"TensorFlow {tf.__version__}", run, _output_layout(located)
+    return f"TensorFlow {tf.__version__}", run, output_layout(located)

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
+from trtpost.decode import Photo
 from trtpost.errors import SpecError
 from trtpost.files import write_whole
-from trtpost.image import Photo, palette
+from trtpost.image import palette
 from trtpost.packages import require
 from trtpost.verify.reference import Masked
 from trtpost.verify.run import PhotoFigures, Report

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from trtpost.builder import Decided
+from trtpost.decode import Photo
 from trtpost.graph.locate import Located
-from trtpost.image import Photo
 from trtpost.letterbox import Region, placement, region_of
 from trtpost.resample import bilinear
 from trtpost.scale import PAD

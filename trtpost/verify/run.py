@@ -20,12 +20,12 @@ from trtpost.builder import ASSUMED, Decided, content_of, decide
 from trtpost.bundle import Bundle, Passport, Verification, record_verification
 from trtpost.calibration import photos_in
 from trtpost.convert import kind_of
+from trtpost.decode import Photo
 from trtpost.errors import BundleError, ImageError, ModelError, SpecError, printable, reason
-from trtpost.image import Photo
 from trtpost.options import MIN_AGREEMENT, BuildOptions
 from trtpost.progress import Progress
 from trtpost.segment import Result, Segmenter
-from trtpost.spec import Channels, Fit, Head, Layout, Match, Resize
+from trtpost.spec import Channels, Ending, Fit, Layout, Match, Resize
 from trtpost.verify.blame import Blame, blame
 from trtpost.verify.compare import IGNORE, Figures, compare
 from trtpost.verify.frameworks import resizer
@@ -42,7 +42,8 @@ class Replaced:
     """What the replaced pipeline does, where it is not what `trtpost build` would decide for the model by itself.
 
     Attributes:
-        normalize, channels, logits, layout, head, threshold, signature: as in `BuildOptions`.
+        normalize, channels, logits, layout, head, threshold, signature: as in `BuildOptions`; where classes have
+            Sigmoids of their own, `head` None is the bundle's.
         fit, resize: None: the bundle's own, which are what its owner chose to get.
         match: whose pixel convention.
     """
@@ -54,15 +55,17 @@ class Replaced:
     match: Match = "tf"
     logits: str | None = None
     layout: Layout | None = None
-    head: Head | None = None
+    head: Ending | None = None
     threshold: float | None = None
     signature: str | None = None
 
     def options(self, passport: Passport) -> BuildOptions:
         """As options of a build; the classes' names and the network's size are the bundle's."""
+        multilabel = self.head is None and passport.located.background is not None
         return BuildOptions(
             **asdict(self)
             | {
+                "head": "multilabel" if multilabel else self.head,
                 "fit": self.fit or passport.pre.fit,
                 "resize": self.resize or passport.post.resize,
                 "input_size": (passport.pre.height, passport.pre.width),
@@ -385,5 +388,6 @@ def _score(against: Path, content: str, engine: str, done: list[PhotoFigures], t
 def _describe(reference: Reference) -> str:
     from trtpost.builder import describe_spec
 
-    steps = describe_spec(reference.pre, reference.post, reference.decided.origin)
+    background = reference.located.background
+    steps = describe_spec(reference.pre, reference.post, reference.decided.origin, background)
     return steps.removesuffix(f", size {reference.post.size}")

@@ -354,6 +354,8 @@ def test_real_models_build(converted, photos, tmp_path, monkeypatch, model, norm
 
     source = load_model(converted(model))
     variants = [(resize, size) for size in SIZES for resize in ("bilinear", "nearest")][1:]
+    if precision != "fp32":  # the mask's part of the graph is the same in each: one more will do
+        variants = variants[-1:]
 
     def build_variant(number):
         resize, size = variants[number]

@@ -10,7 +10,7 @@ from nets import nchw, save
 from trtpost.backends.choice import choose
 from trtpost.backends.tensorrt.obstacle import Machine, obstacle
 from trtpost.builder import build
-from trtpost.bundle import Bundle, Plan
+from trtpost.bundle import Bundle, Plan, read_bundle
 from trtpost.cuda import Device, Driver
 from trtpost.errors import BackendError, SpecError
 
@@ -79,10 +79,11 @@ def test_plans_for_more_than_one_gpu(portable, plan, capability):
 
 
 def test_backends_are_chosen_and_refused_by_name(portable):
-    engine, note = choose(portable)
+    contents = read_bundle(portable.path)
+    engine, note = choose(contents)
     assert "ONNX Runtime" in engine.name
     assert note is None
     with pytest.raises(BackendError, match="holds no TensorRT plan"):
-        choose(portable, "tensorrt")
+        choose(contents, "tensorrt")
     with pytest.raises(SpecError, match=r"tensorrt \(the GPU\) or onnxruntime \(the CPU\), not 'cuda'"):
-        choose(portable, "cuda")
+        choose(contents, "cuda")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from trtpost.errors import BackendError, PrecisionError
 from trtpost.graph.bake import split
 from trtpost.graph.postprocess import spatial
 from trtpost.graph.quantization import is_asymmetric, with_float_quantization
+from trtpost.graph.resize import for_tensorrt
 from trtpost.letterbox import region_of
 from trtpost.progress import Step
 from trtpost.spec import Post, Pre
@@ -131,7 +133,7 @@ def _build(
     graph = model if settings.post == "native" else split(model)[0]
     if is_asymmetric(graph):
         graph = with_float_quantization(graph)
-    if not parser.parse(graph.SerializeToString()):
+    if not parser.parse(for_tensorrt(graph).SerializeToString()):
         raise BackendError(_parser_errors(parser, flavour))
     if settings.post == "plugin" and spec is not None:
         _append_plugin(network, *spec)
@@ -290,6 +292,8 @@ def _parser_errors(parser: trt.OnnxParser, flavour: str) -> str:
     what = described[-1].removeprefix("Assertion failed: ") if described else "no reason given"
     if what == "false":  # the condition that its source says
         what = "it has no such layer"
+    elif said := re.search(r'&& "(.+)"', what):  # a condition, and what it means
+        what = said.group(1)
     where = f"node '{first.node_name()}'" if first.node_name() else f"node number {first.node()}"
     operators = ", ".join(sorted({error.node_operator() for error in others}))
     more = f", and {len(others)} more nodes ({operators})" if others else ""

@@ -30,12 +30,13 @@ class TensorRTEngine:
     Args:
         bundle: what to run.
         lanes: calls that may be under way at once.
+        content: of the plan, where it has been read already.
 
     Raises:
         BackendError: this machine cannot run the plan; the message says why.
     """
 
-    def __init__(self, bundle: Bundle, lanes: int = LANES) -> None:
+    def __init__(self, bundle: Bundle, lanes: int = LANES, content: bytes | None = None) -> None:
         if (why := obstacle(bundle, this_machine())) is not None:
             raise BackendError(why)
         plan, path = bundle.passport.plan, bundle.plan
@@ -48,7 +49,7 @@ class TensorRTEngine:
             logger = logger_of(plan.flavour)
             logger.clear()
             runtime = load(plan.flavour).Runtime(logger)
-            engine = runtime.deserialize_cuda_engine(path.read_bytes())
+            engine = runtime.deserialize_cuda_engine(path.read_bytes() if content is None else content)
             if engine is None:
                 raise BackendError(
                     f"{plan.flavour} cannot load {path}: {logger.last()}; build the bundle again, unless it is the "

@@ -1,0 +1,306 @@
+"""An image file's content to a photo: formats, orientation, colours and depths."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import importlib
+import io
+import logging
+import re
+import threading
+import warnings
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError, _imaging
+
+from trtpost.errors import ImageError, reason
+
+Photo = NDArray[np.uint8]
+"""uint8 [H, W, 3], RGB, upright."""
+
+MAX_PIXELS = 178_956_970
+"""Larger photos are refused: Pillow's own guard against decompression bombs."""
+
+FORMATS = ("AVIF", "BMP", "GIF", "HEIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
+"""What is decoded, by Pillow's names. The decoders of its other formats are old, rarely tested, or other programs
+(EPS runs Ghostscript); some have no signature, so that any file may pass for one."""
+
+SUFFIXES = (
+    *(".apng", ".avif", ".bmp", ".gif", ".heic", ".heif", ".hif", ".j2k", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg"),
+    *(".jpx", ".mpo", ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
+)
+"""Of the files in a folder that are photos; a file that is named is read whatever it is called."""
+
+ORIENTATION = 0x0112
+"""The EXIF tag that says how the camera was held."""
+
+logging.getLogger("PIL").addHandler(logging.NullHandler())  # what is wrong with a photo is said by an `ImageError`
+
+
+def decode(content: bytes, name: str, needed: tuple[int, int] | None = None) -> tuple[Photo, tuple[int, int]]:
+    """Decode an image.
+
+    Args:
+        content: of its file.
+        name: what messages call it.
+        needed: (h, w) that is enough: of a JPEG, the smallest of a half, a quarter and an eighth is decoded that has
+            it. None: the whole.
+
+    Returns:
+        uint8 [h', w', 3], and (H, W) of the whole photo.
+
+    Raises:
+        ImageError: empty, damaged, cut short, not in one of `FORMATS`, of pixels that have no defined range (floating
+            point, 32 bits), larger than `MAX_PIXELS`, or than what memory is left.
+    """
+    if not content:
+        raise ImageError(f"{name} is empty (zero bytes), not an image")
+    try:
+        with _no_warnings, Image.open(io.BytesIO(content), formats=_decoders(content)) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise Image.DecompressionBombError
+            return _decoded(image, content, needed)
+    except UnidentifiedImageError:
+        raise ImageError(f"{name} {_unidentified(content)}") from None
+    except Image.DecompressionBombError:
+        raise ImageError(f"{name} has more than {MAX_PIXELS / 1e6:.0f} million pixels: cut it into tiles") from None
+    except _RefusedError as error:
+        raise ImageError(f"{name} {error}") from None
+    except MemoryError:
+        raise ImageError(f"{name} does not fit into memory: cut it into tiles") from None
+    except Exception as error:  # every decoder has errors of its own
+        raise ImageError(f"{name} is damaged or cut short: {reason(error)}") from None
+
+
+def size_in_header(stream: IO[bytes]) -> tuple[int, int] | None:
+    """(H, W) of the photo upright, without decoding it; None where the header does not tell."""
+    try:
+        head = stream.read(256)
+        stream.seek(0)
+        with _no_warnings, Image.open(stream, formats=_decoders(head)) as image:
+            # Pillow's own `getexif` of a PNG decodes it to look for a tag behind the pixels
+            tags = Image.Image.getexif(image) if image.format == "PNG" else image.getexif()
+            # a TIFF's size is upright already
+            turned = image.format != "TIFF" and tags.get(ORIENTATION) in (5, 6, 7, 8)
+            return (image.width, image.height) if turned else (image.height, image.width)
+    except Exception:  # every decoder has errors of its own
+        return None
+
+
+class _RefusedError(Exception):
+    """A sound file whose pixels are not those of a photo, or have no defined range; says what to do."""
+
+
+class _NoWarnings:
+    """Keeps Pillow's warnings back: of large photos and odd tags; what matters is an error.
+
+    `warnings.catch_warnings` alone would not do: in two threads, the first that leaves gives the other's warnings
+    free, and the last leaves the first one's filters in place for ever.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._caught = warnings.catch_warnings()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._caught = warnings.catch_warnings()
+                self._caught.__enter__()
+                warnings.simplefilter("ignore")
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._caught.__exit__(None, None, None)
+
+
+_no_warnings = _NoWarnings()
+
+
+def _decoders(content: bytes) -> list[str]:
+    """The names of those `FORMATS` that Pillow has here; makes libtiff silent, and HEIC known, before their first."""
+    if content.startswith(COMMON):
+        Image.preinit()  # half of the time that all formats take, for which the first photo waits
+    else:
+        Image.init()
+    if _is_heic(content):
+        _register_heif()
+    elif content.startswith(TIFF_SIGNATURES):
+        _silence_libtiff()
+    return [name for name in FORMATS if name in Image.OPEN]
+
+
+COMMON = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"P5", b"P6")
+TIFF_SIGNATURES = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs", b"mif1", b"msf1")
+
+
+def _is_heic(content: bytes) -> bool:
+    """HEIF as phones write it; AVIF is another brand of the same container, or names itself among the compatible."""
+    box = content[: int.from_bytes(content[:4], "big")][:256]
+    return content[4:8] == b"ftyp" and content[8:12] in HEIC_BRANDS and b"avif" not in box
+
+
+@functools.cache
+def _register_heif() -> None:
+    if "HEIF" not in Image.OPEN:
+        with contextlib.suppress(ImportError):
+            importlib.import_module("pi_heif").register_heif_opener()
+
+
+@functools.cache
+def _silence_libtiff() -> None:
+    """It would write to stderr by itself; what it cannot decode is an error of Pillow's as well."""
+    with contextlib.suppress(OSError, AttributeError):  # linked in another way
+        library = ctypes.CDLL(_imaging.__file__)
+        for name in ("TIFFSetErrorHandler", "TIFFSetWarningHandler"):
+            function = getattr(library, name)
+            function.argtypes, function.restype = (ctypes.c_void_p,), ctypes.c_void_p
+            function(None)
+
+
+def _unidentified(content: bytes) -> str:
+    """What is wrong with a file that none of the decoders takes."""
+    Image.init()
+    if _is_heic(content) and "HEIF" not in Image.OPEN:
+        return "is HEIC, which needs a decoder: pip install 'trtpost[heic]', or convert it to JPEG"
+    for format_name, signatures in SIGNATURES.items():
+        if content.startswith(signatures) and format_name in Image.OPEN:
+            return f"is damaged, cut short, or a kind of {format_name} that Pillow does not decode: save it as PNG"
+    names = ", ".join(name for name in FORMATS if name in Image.OPEN or name == "HEIF")
+    return f"is not an image in a format that is read here ({names}): save it as PNG or JPEG"
+
+
+SIGNATURES = {
+    "JPEG": (b"\xff\xd8\xff",),
+    "PNG": (b"\x89PNG",),
+    "GIF": (b"GIF8",),
+    "TIFF": TIFF_SIGNATURES,
+    "WEBP": (b"RIFF",),
+    "BMP": (b"BM",),
+    "JPEG2000": (b"\0\0\0\x0cjP", b"\xffO\xffQ"),
+}
+
+
+def _decoded(image: Image.Image, content: bytes, needed: tuple[int, int] | None) -> tuple[Photo, tuple[int, int]]:
+    """The pixels of an open image, upright, and (H, W) of the whole."""
+    whole = None
+    if image.format in ("JPEG", "MPO"):  # the latter is what phones write
+        if needed is not None:
+            whole = _reduce(image, needed)
+        pixels = _decoded_jpeg(image, content)
+    elif image.format == "TIFF" and _is_preview(image):
+        raise _RefusedError("holds a small preview first, as cameras' raw files do: develop it, or save it as PNG")
+    else:
+        pixels = _rgb(image)
+    photo = _upright(pixels, _orientation(image))  # decoders that turn it themselves have removed the tag by now
+    return photo, whole or (photo.shape[0], photo.shape[1])
+
+
+def _is_preview(image: Image.Image) -> bool:
+    """Whether the first picture of a TIFF is another one at reduced resolution."""
+    subfile: Any = image.tag_v2.get(SUBFILE_TYPE, 0)  # type: ignore[attr-defined]
+    return isinstance(subfile, int) and bool(subfile & 1)
+
+
+def _orientation(image: Image.Image) -> int:
+    try:
+        value = image.getexif().get(ORIENTATION, 1)
+    except Exception:  # damaged tags are no damaged pixels
+        return 1
+    return value if isinstance(value, int) and value in range(1, 9) else 1
+
+
+def _reduce(image: Image.Image, needed: tuple[int, int]) -> tuple[int, int] | None:
+    """Have an open JPEG decoded at a fraction; (H, W) of the upright whole, None where no fraction is large enough."""
+    width, height = image.size
+    turned = _orientation(image) in (5, 6, 7, 8)
+    image.draft(None, needed if turned else needed[::-1])
+    if image.size == (width, height):
+        return None
+    return (width, height) if turned else (height, width)
+
+
+def _decoded_jpeg(image: Image.Image, content: bytes) -> Photo:
+    """The pixels that Pillow decodes, by the same library without its copies (docs/pipeline.md), and with its
+    warnings: Pillow fills what is missing in the middle of a JPEG without a word.
+
+    Raises:
+        ValueError: the data of the picture are damaged.
+    """
+    try:
+        import simplejpeg
+    except ImportError:  # no wheel for this platform
+        return _rgb(image)
+    space = "CMYK" if image.mode == "CMYK" else "RGB"
+    try:
+        decoded: Photo = simplejpeg.decode_jpeg(content, space, min_height=image.height, min_width=image.width)
+    except ValueError as error:
+        if _is_damage(str(error), content):
+            raise ValueError(f"{error}; if it looks right, save it anew") from None
+        return _rgb(image)
+    if decoded.shape[:2] != (image.height, image.width):
+        return _rgb(image)
+    if space == "CMYK":
+        return _rgb(Image.fromarray(~decoded, "CMYK"))  # as Adobe stores it; so do all others, says Pillow
+    return decoded
+
+
+def _is_damage(message: str, content: bytes) -> bool:
+    """Whether a warning of libjpeg's is about pixels: others are of odd headers, or of padding after the last one."""
+    extraneous = re.search(r"(\d+) extraneous bytes before marker 0xd9", message)
+    if extraneous:
+        end = content.rfind(b"\xff\xd9")
+        return bool(content[end - int(extraneous[1]) : end].strip(b"\0"))
+    return message.startswith(("Corrupt JPEG data", "Premature end of JPEG")) and "ICC" not in message
+
+
+def _rgb(image: Image.Image) -> Photo:
+    if image.mode.startswith("I"):
+        return np.repeat(_levels(image)[..., None], 3, axis=2)
+    if image.mode in ("F", "LAB", "HSV"):
+        kind = "floating-point pixels, which have no defined range" if image.mode == "F" else f"{image.mode} pixels"
+        raise _RefusedError(f"has {kind}: save it with 8 bits a channel in RGB")
+    # `convert` copies even where there is nothing to convert
+    return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
+
+
+def _levels(image: Image.Image) -> NDArray[np.uint8]:
+    """The upper 8 bits of integers of up to 16, uint8 [H, W]."""
+    bits, inverted = 16, False
+    if image.format == "TIFF":
+        tags: Any = image.tag_v2  # type: ignore[attr-defined]
+        if image.mode == "I":
+            raise _RefusedError(
+                "has pixels of 32 bits, or with a sign, which have no defined range: save it with 8 bits"
+            )
+        bits, inverted = tags[BITS_PER_SAMPLE][0], tags[PHOTOMETRIC] == WHITE_IS_ZERO
+    levels = np.asarray(image)
+    upper = (levels.clip(0, 65535) >> (bits - 8)).astype(np.uint8)
+    return ~upper if inverted else upper
+
+
+SUBFILE_TYPE, BITS_PER_SAMPLE, PHOTOMETRIC = 254, 258, 262
+"""Tags of TIFF."""
+
+WHITE_IS_ZERO = 0
+"""A photometric interpretation that Pillow heeds only up to 8 bits."""
+
+
+def _upright(photo: Photo, orientation: int) -> Photo:
+    """The photo, uint8 [H, W, 3], turned as its EXIF orientation says; what is no orientation turns nothing."""
+    if orientation in (5, 6, 7, 8):
+        photo = photo.swapaxes(0, 1)
+    if orientation in (3, 4, 7, 8):
+        photo = photo[::-1]
+    if orientation in (2, 3, 6, 7):
+        photo = photo[:, ::-1]
+    return np.ascontiguousarray(photo)

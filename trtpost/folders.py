@@ -1,0 +1,156 @@
+"""Folders that are there whole or not at all, also for who reads one while it is replaced."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import glob
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from trtpost.errors import TrtpostError
+
+T = TypeVar("T")
+
+_HERE, _EXCHANGE = -100, 2
+"""AT_FDCWD and RENAME_EXCHANGE of Linux."""
+
+_GAP_SECONDS = 1.0
+"""For which a name may be missing while another process replaces its folder in two steps."""
+
+
+def write_folder(path: Path, contents: dict[str, bytes]) -> None:
+    """Write a folder of files; an older one of that name is replaced in one step, where the file system knows how.
+
+    What a killed process has left hidden beside it is removed by the next one that writes the same name.
+
+    Raises:
+        OSError: it cannot be written; an older one is as it was.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for leftover in _beside(path):
+        _remove_abandoned(leftover)
+    with _temporary_folder(path) as folder:
+        for name, content in contents.items():
+            with (folder / name).open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())  # else a power cut may leave the name without the content
+        folder.chmod(0o755)
+        _replace(folder, path)
+
+
+def read_steadily(path: Path, read: Callable[[], T]) -> T:
+    """What `read` gives; again, where it fails over a folder that another process has replaced meanwhile.
+
+    Raises:
+        TrtpostError: what `read` raises.
+    """
+    deadline = time.monotonic() + _GAP_SECONDS
+    while True:
+        before = _identity(path)
+        try:
+            return read()
+        except TrtpostError:
+            in_a_gap = before is None and time.monotonic() < deadline and any(_beside(path))
+            if not in_a_gap and _identity(path) == before:
+                raise
+            time.sleep(0.001)
+
+
+def _beside(path: Path) -> Iterator[Path]:
+    """The hidden folders of those who are writing `path`, or were killed over it."""
+    with contextlib.suppress(OSError, ValueError):
+        yield from path.parent.glob(f".{glob.escape(path.name)}.*")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Another one for each folder that has had this name; inode numbers alone are used again."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return None
+    return status.st_ino, status.st_ctime_ns
+
+
+@contextlib.contextmanager
+def _temporary_folder(path: Path) -> Iterator[Path]:
+    """A hidden folder beside `path`, locked while it is in use."""
+    while True:
+        folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+        with contextlib.suppress(FileNotFoundError):  # another process took it for abandoned, just before the lock
+            lock = os.open(folder, os.O_RDONLY)
+            if _lock(lock) is not False and folder.exists():
+                break
+            os.close(lock)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove a temporary folder whose process has ended, and with it the lock."""
+    with contextlib.suppress(OSError):
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            if _lock(lock):
+                shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(lock)
+
+
+def _lock(folder: int) -> bool | None:
+    """Lock an open folder: False where another process has it, None where the file system has no locks."""
+    try:
+        import fcntl
+
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):
+        return None
+    return True
+
+
+def _replace(new: Path, path: Path) -> None:
+    """Rename `new` to `path`; what was there is then at `new`, or gone. Another process may be doing the same.
+
+    Raises:
+        OSError: that cannot be; `path` is as it was.
+    """
+    aside: list[Path] = []
+    try:
+        for attempt in range(100):
+            with contextlib.suppress(OSError):
+                new.rename(path)  # works where nothing is there
+                return
+            if _exchange(new, path):
+                return
+            moved = new.with_name(f"{new.name}.old{attempt}")
+            with contextlib.suppress(FileNotFoundError):  # the other process moved it first
+                path.rename(moved)
+                aside.append(moved)
+        new.rename(path)
+    except OSError:
+        if aside and not path.exists():
+            aside.pop().rename(path)
+        raise
+    finally:
+        for old in aside:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swap two names in one step: False where the system does not do that, or one of them is missing."""
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError, TypeError):  # no Linux
+        return False
+    return bool(rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0)

@@ -1,0 +1,123 @@
+"""Which files are the photos: named ones, those in folders, and stdin."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trtpost.decode import SUFFIXES
+from trtpost.errors import ImageError, SpecError, TrtpostError, reason
+from trtpost.image import MAX_BYTES
+
+STDIN = Path("-")
+"""Stands for the photo whose content comes on stdin."""
+
+MASK_ENDING, OVERLAY_ENDING = ".mask.png", ".overlay.png"
+"""Of what is made from photos, and so is no photo where it lies in a folder of them."""
+
+
+@dataclass(frozen=True)
+class PhotoFile:
+    """A photo that was asked for.
+
+    Attributes:
+        path: of the file; `STDIN`.
+        place: where its mask goes below the output: as the photo lies in the folder that was given, with that folder's
+            name where there is more than this one folder; of a file its name.
+        content: of stdin; None where the file is read when its turn comes.
+        searched: found in a folder, not named.
+    """
+
+    path: Path
+    place: Path
+    content: bytes | None = None
+    searched: bool = False
+
+    @property
+    def source(self) -> Path | bytes:
+        """What a `Segmenter` takes."""
+        return self.path if self.content is None else self.content
+
+
+def find_photos(paths: Sequence[Path]) -> list[PhotoFile]:
+    """The photos that files, folders and `-` (stdin) come to, each once, in the order given.
+
+    Folders are searched with all that lies in them. A file that is named is a photo whatever it is called; that it can
+    be read is seen when its turn comes.
+
+    Raises:
+        TrtpostError: a folder that cannot be read or holds no photo; nothing that is a photo on stdin.
+    """
+    alone = len(set(paths)) == 1
+    found: dict[Path, PhotoFile] = {}
+    for path in dict.fromkeys(paths):
+        if path == STDIN:
+            found[path] = PhotoFile(path, Path("stdin"), _stdin())
+        elif is_folder(path):
+            photos = photos_under(path, nested=True)
+            if not photos:
+                raise SpecError(f"{path} holds no photo; in folders they are known by their endings: .jpg, .png, .webp")
+            root = Path() if alone else Path(path.resolve().name)
+            for photo in photos:
+                found.setdefault(photo, PhotoFile(photo, root / photo.relative_to(path), searched=True))
+        else:
+            found.setdefault(path, PhotoFile(path, Path(path.name)))
+    return list(found.values())
+
+
+def is_folder(path: Path) -> bool:
+    """`path.is_dir()`, which raises where a name is too long."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def photos_under(folder: Path, *, nested: bool) -> list[Path]:
+    """The photos of a folder in the order of their names, by suffix; hidden files, masks and overlays are none.
+
+    Args:
+        folder: where they lie.
+        nested: whether folders in it are searched too; links to folders are followed, but never in a circle.
+
+    Raises:
+        SpecError: it cannot be read.
+    """
+    try:
+        return list(_walk(folder, {os.path.realpath(folder)}, nested=nested))
+    except OSError as error:
+        raise SpecError(f"folder {error.filename or folder} cannot be read: {reason(error)}") from None
+
+
+def _walk(folder: Path, entered: set[str], *, nested: bool) -> Iterator[Path]:
+    """`entered`: the real paths of folders that are not entered again."""
+    with os.scandir(folder) as entries:
+        named = sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
+    for entry in named:
+        path = folder / entry.name
+        if entry.is_dir():
+            real = os.path.realpath(path)
+            if nested and real not in entered:
+                entered.add(real)
+                yield from _walk(path, entered, nested=True)
+        elif path.suffix.lower() in SUFFIXES and not path.name.lower().endswith((MASK_ENDING, OVERLAY_ENDING)):
+            yield path
+
+
+def _stdin() -> bytes:
+    if sys.stdin is None or sys.stdin.closed:
+        raise TrtpostError("- reads a photo from stdin, which is closed")
+    if sys.stdin.isatty():
+        raise TrtpostError("- reads a photo from stdin, which is a terminal: trtpost infer - < PHOTO")
+    try:
+        content = sys.stdin.buffer.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ImageError(f"stdin cannot be read: {reason(error)}") from None
+    if not content:
+        raise ImageError("stdin is empty (zero bytes), not an image")
+    if len(content) > MAX_BYTES:
+        raise ImageError(f"stdin has more than {MAX_BYTES >> 30} GiB: cut it into tiles")
+    return content
