@@ -284,7 +284,7 @@ def _encoding(masks: dict[str, NDArray[np.uint8]]) -> str:
         "12 million of them; our own compressor passes over rows that are like the one above, which after a nearest "
         "resize are nearly all. Its files are at most a few kilobytes larger, because it chooses its codes anew less "
         "often.\n\n`--pack` writes 1, 2 or 4 bits a pixel for up to 2, 4 or 16 classes (the street has 8), and 8 "
-        "above. Deflate has most of that already: the zeros of a row take no more room for being many.\n"
+        "above. Rows of zeros cost nothing either way; what is left, the edges, takes fewer bytes.\n"
     )
 
 

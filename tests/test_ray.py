@@ -19,7 +19,9 @@ from PIL import Image
 from trtpost import ray as archive
 from trtpost.builder import build
 from trtpost.errors import BundleError, MissingPackageError, SpecError, TrtpostError
-from trtpost.ray import dataset_of, photos_in, row_of, segment_dataset, segment_files
+from trtpost.inference import plan_jobs
+from trtpost.photos import find_photos
+from trtpost.ray import dataset_of, photos_in, row_of, segment_dataset, segment_jobs
 from trtpost.segment import Segmenter
 
 # Ray's own, which sets its deprecated settings itself
@@ -148,15 +150,14 @@ def test_a_killed_worker_loses_nothing(first_run, expected, folder):
 def test_a_second_run_skips_all(bundle, photos, folder, expected):
     output, seen = folder / "masks", []
     before = {path: path.stat().st_mtime_ns for path in output.rglob("*.png")}
-    targets = {row["path"]: row["target"] for row in photos_in(photos).take_all()}
-    files = [(Path(path), output / targets[path]) for path in expected]
-    rows = segment_files(files, bundle, output, address="local", done=seen.append)
-    assert [row.path for row in rows] == list(expected)
-    assert sum(row.skipped for row in rows) == COUNT - BROKEN
-    assert sum(row.error is not None for row in rows) == BROKEN
-    assert all(row.size == expected[row.path].shape for row in rows if row.skipped)
+    jobs = plan_jobs(find_photos([photos]), output, overlay=False)
+    outcomes = segment_jobs(jobs, bundle, address="local", done=lambda: seen.append(1))
+    assert [outcome.job for outcome in outcomes] == jobs
+    assert sum(outcome.skipped for outcome in outcomes) == COUNT - BROKEN
+    assert sum(outcome.error is not None for outcome in outcomes) == BROKEN
+    assert all(outcome.size == expected[str(outcome.job.photo.path)].shape for outcome in outcomes if outcome.skipped)
     assert {path: path.stat().st_mtime_ns for path in output.rglob("*.png")} == before
-    assert sorted(seen, key=lambda row: row.path) == sorted(rows, key=lambda row: row.path)
+    assert len(seen) == COUNT
 
 
 def test_content_and_other_columns_to_parquet(ray, bundle, expected, tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -174,9 +173,3 @@ def test_headers_are_read_without_decoding(tmp_path, monkeypatch):
     Image.new("RGB", (7, 5)).save(tmp_path / "plain.png")
     assert size_in_header(io.BytesIO((tmp_path / "plain.png").read_bytes())) == (5, 7)
     assert size_in_header(io.BytesIO(b"nothing")) is None
-
-
-def test_the_passport_need_not_be_the_one_of_this_process(bundle):
-    """Names of classes and scores are no part of what is hashed, so a bundle in memory that has others is the same."""
-    renamed = replace(bundle, passport=replace(bundle.passport, classes=("other",), agreement=0.5, photos=3))
-    assert fingerprint(renamed) == fingerprint(bundle)

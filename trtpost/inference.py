@@ -99,6 +99,11 @@ def plan_jobs(photos: Sequence[PhotoFile], output: Path, *, overlay: bool) -> li
     return jobs
 
 
+def mask_names(photos: Sequence[PhotoFile]) -> list[Path]:
+    """Where `plan_jobs` puts their masks, below the output."""
+    return [_with_ending(name, MASK_ENDING) for name in _distinct_names(photos)]
+
+
 def _check_output(output: Path, count: int) -> None:
     """Before the work, not after it."""
     if output == STDIN:

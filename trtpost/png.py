@@ -96,6 +96,7 @@ def _packed(mask: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
     pixels = 8 // bits
     rows = np.zeros((height, -(-width // pixels), pixels), np.uint8)
     rows.reshape(height, -1)[:, :width] = mask
-    shifts = np.arange(8 - bits, -1, -bits, dtype=np.uint8)
-    filled: NDArray[np.uint8] = np.bitwise_or.reduce(rows << shifts, axis=2)
-    return filled
+    packed = np.zeros(rows.shape[:2], np.uint8)
+    for place in range(pixels):
+        packed = packed << bits | rows[..., place]
+    return packed

@@ -14,7 +14,6 @@ import shutil
 import socket
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,13 +21,14 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from PIL import Image
-
 from trtpost.bundle import MODEL, Bundle, load_bundle
-from trtpost.decode import size_in_header
-from trtpost.errors import SpecError, TrtpostError, reason
+from trtpost.decode import SUFFIXES, size_in_header
+from trtpost.errors import ImageError, SpecError, TrtpostError, reason
 from trtpost.fused import default_threads
+from trtpost.image import MAX_BYTES
+from trtpost.inference import Job, Outcome, mask_names
 from trtpost.packages import require
+from trtpost.photos import MASK_ENDING, OVERLAY_ENDING, PhotoFile
 from trtpost.png import END
 from trtpost.resume import HEAD, marked_size
 from trtpost.segment import Segmenter
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 Dataset = Any
 """`ray.data.Dataset`, which has no types of its own."""
-
-MASK_ENDING = ".mask.png"
 
 BATCH = 32
 """Photos that an actor takes at once, and loses with its process: their masks are found, or made again, by another."""
@@ -171,19 +169,18 @@ def photos_in(folder: str | Path, *, filesystem: FileSystem | None = None) -> Da
         found = files.get_file_info(FileSelector(root, recursive=True))
     except _faults() as error:
         raise SpecError(f"{folder} cannot be read: {reason(error)}") from None
-    suffixes = Image.registered_extensions()
-    paths = sorted(
-        info.path
-        for info in found
+    places = [
+        Path(info.path).relative_to(root)
+        for info in sorted(found, key=lambda info: str(info.path))
         if info.type == FileType.File
-        and PurePosixPath(info.path).suffix.lower() in suffixes
-        and not info.path.endswith((MASK_ENDING, ".overlay.png"))
-        and not any(part.startswith(".") for part in PurePosixPath(info.path).relative_to(root).parts)
-    )
-    if not paths:
+        and Path(info.path).suffix.lower() in SUFFIXES
+        and not info.path.lower().endswith((MASK_ENDING, OVERLAY_ENDING))
+    ]
+    places = [place for place in places if not any(part.startswith(".") for part in place.parts)]
+    if not places:
         raise SpecError(f"{folder} holds no photo; in folders they are known by their endings: .jpg, .png, .webp")
-    targets = _targets([str(PurePosixPath(path).relative_to(root)) for path in paths])
-    return dataset_of([prefix + path for path in paths], targets)
+    names = mask_names([PhotoFile(place, place, searched=True) for place in places])
+    return dataset_of([f"{prefix}{root}/{place.as_posix()}" for place in places], [name.as_posix() for name in names])
 
 
 def dataset_of(paths: Sequence[str], targets: Sequence[str]) -> Dataset:
@@ -195,36 +192,36 @@ def dataset_of(paths: Sequence[str], targets: Sequence[str]) -> Dataset:
     return ray.data.from_arrow([table.slice(start, BATCH) for start in range(0, len(table), BATCH)])
 
 
-def segment_files(
-    files: Sequence[tuple[Path, Path]],
+def segment_jobs(
+    jobs: Sequence[Job],
     bundle: Bundle,
-    output: Path,
     *,
     address: str,
-    done: Callable[[Row], None] = lambda _: None,
+    done: Callable[[], None] = lambda: None,
     **settings: Any,
-) -> list[Row]:
-    """Photos to masks on a cluster: what became of each, in the order given.
+) -> list[Outcome]:
+    """`trtpost.inference.run_all` on a cluster: the outcomes in order, without times and shares of classes.
 
     Args:
-        files: each photo and its mask, which lies below `output`.
-        bundle, output: as for `segment_dataset`.
+        jobs: photos that are files, without overlays; all machines must see them and the folder of the masks.
+        bundle: what to run.
         address: of the cluster, or `local` to start one on this machine for as long as it takes.
-        done: is called with each row when it is there.
+        done: is called after each job.
         settings: as for `segment_dataset`.
 
     Raises:
         TrtpostError: as `segment_dataset`, or there is no cluster.
     """
-    order = {str(photo.absolute()): index for index, (photo, _) in enumerate(files)}
-    rows: list[Row | None] = [None] * len(files)
+    by_path = {str(job.photo.path.absolute()): index for index, job in enumerate(jobs)}
+    outcomes: dict[int, Outcome] = {}
     with cluster(address):
-        dataset = dataset_of(list(order), [mask.relative_to(output).as_posix() for _, mask in files])
-        for entry in segment_dataset(dataset, bundle, output=output, **settings).iter_rows():
+        dataset = dataset_of(list(by_path), [str(job.mask.absolute()).lstrip("/") for job in jobs])
+        for entry in segment_dataset(dataset, bundle, output="/", **settings).iter_rows():
             row = row_of(entry)
-            rows[order[row.path]] = row
-            done(row)
-    return [row for row in rows if row is not None]
+            index = by_path[row.path]
+            outcomes[index] = Outcome(jobs[index], row.size, error=row.error, skipped=row.skipped)
+            done()
+    return [outcome for _, outcome in sorted(outcomes.items())]
 
 
 def row_of(entry: dict[str, Any]) -> Row:
@@ -358,6 +355,8 @@ class _Actor:
         if content is None:
             files, place = _place(path, settings.filesystem)
             with files.open_input_file(place) as file:
+                if file.size() > MAX_BYTES:
+                    raise ImageError(f"the image has more than {MAX_BYTES >> 30} GiB: cut it into tiles")
                 content = file.readall()
         result = self._segmenter(content)
         png = result.encode_mask(pack=settings.pack)
@@ -420,16 +419,6 @@ def _whole_name(path: str) -> str:
     """A name below the output that no other photo has: its whole path."""
     parts = PurePosixPath(path.partition("://")[2] or path).parts
     return "/".join(part for part in parts if part not in ("/", "..", ".")) + MASK_ENDING
-
-
-def _targets(places: Sequence[str]) -> list[str]:
-    """`x/a.mask.png` for x/a.jpg; `x/a.jpg.mask.png` where x/a.png is there too."""
-    stems = Counter(str(PurePosixPath(place).with_suffix("")).casefold() for place in places)
-    names = []
-    for place in places:
-        stem = str(PurePosixPath(place).with_suffix(""))
-        names.append((stem if stems[stem.casefold()] == 1 else place) + MASK_ENDING)
-    return names
 
 
 def _place(path: str, filesystem: FileSystem | None) -> tuple[FileSystem, str]:
