@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from trtpost import fused
@@ -237,7 +239,7 @@ def run(segmenter: Segmenter, job: Job, *, repeat: int, pack: bool = False) -> O
             write_picture(result.overlay(), job.overlay)
     except TrtpostError as error:
         return Outcome(job, error=str(error) if job.photo.content is None else f"stdin: {error}")
-    ids, counts = np.unique(result.mask, return_counts=True)
+    ids, counts = _counted(result.mask)
     order = np.argsort(-counts, kind="stable")
     names = dict(enumerate(result.classes))
     shares = tuple(
@@ -249,6 +251,15 @@ def run(segmenter: Segmenter, job: Job, *, repeat: int, pack: bool = False) -> O
     height, width = result.mask.shape
     summary = summarize([*timings, timing]) if repeat > 1 else None
     return Outcome(job, (height, width), timing, summary, shares)
+
+
+def _counted(mask: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The ids that occur in a mask, ascending, and how often."""
+    if mask.dtype != np.uint8:
+        return np.unique(mask, return_counts=True)
+    counts = np.array(Image.fromarray(mask).histogram())  # `np.unique` takes longer than all else of a large photo
+    ids = np.flatnonzero(counts)
+    return ids, counts[ids]
 
 
 def _run_once(segmenter: Segmenter, job: Job, pack: bool) -> tuple[Result, Timing]:
