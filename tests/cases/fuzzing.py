@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +33,8 @@ Case = Callable[[int, Path], None]
 START_SECONDS = 120
 """For a worker to start and import what the case needs."""
 
+PATIENCE = 6
+
 
 def check(case: Case, seeds: Sequence[int], *, workers: int = 2, seconds: float = 20, memory: int = 4 << 30) -> Counter:
     """Run a case once a seed; fails with a line for each seed that was not sound.
@@ -40,7 +43,8 @@ def check(case: Case, seeds: Sequence[int], *, workers: int = 2, seconds: float 
         case: a function at module level.
         seeds: its first argument, one after the other.
         workers: processes that share the seeds.
-        seconds: that one case may take.
+        seconds: that one case may take of a core's time. On the clock it has `PATIENCE` times as long, since other
+            programs may have the cores.
         memory: bytes that one case may have resident.
 
     Returns:
@@ -109,7 +113,7 @@ class _Worker:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{seed}\n".encode())
         self._process.stdin.flush()
-        return self._answer(seconds)
+        return self._answer(PATIENCE * seconds, seconds)
 
     def end(self) -> None:
         """End the process, whatever it does."""
@@ -118,12 +122,16 @@ class _Worker:
         self._answers.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _answer(self, seconds: float) -> dict[str, str]:
-        if not select.select([self._answers], [], [], seconds)[0]:
+    def _answer(self, seconds: float, core_seconds: float = float("inf")) -> dict[str, str]:
+        end, before = time.monotonic() + seconds, _core_seconds(self._process.pid)
+        while not (there := select.select([self._answers], [], [], 0.5)[0]):
+            if time.monotonic() > end or _core_seconds(self._process.pid) - before > core_seconds:
+                break
+        if not there:
             os.kill(self._process.pid, signal.SIGABRT)  # faulthandler then writes where it hangs
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(5)
-            return {"fault": f"takes more than {seconds} s: {self._said()}"}
+            return {"fault": f"takes too long: {self._said()}"}
         line = self._answers.readline()
         if not line:
             status = self._process.wait()
@@ -134,6 +142,18 @@ class _Worker:
 
     def _said(self) -> str:
         return self._noise.read_text("utf-8", "replace")[-2000:]
+
+
+def _core_seconds(process: int) -> float:
+    """What a process and its children have used; of all its threads together."""
+    total, waiting = 0, [process]
+    while waiting:
+        folder = Path("/proc") / str(waiting.pop())
+        with contextlib.suppress(OSError):  # it has ended
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            total += sum(map(int, fields[11:15]))
+            waiting += [int(one) for task in folder.glob("task/*/children") for one in task.read_text().split()]
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 def _loaded(source: str, name: str) -> Case:
