@@ -15,6 +15,7 @@ from trtpost.graph.calls import check_calls
 from trtpost.graph.integers import with_known_integers
 from trtpost.graph.nodes import attributes_of, graphs_of, name_apart
 from trtpost.graph.opsets import raised
+from trtpost.graph.plain import keep_computed, refuse_endless_loops, without_functions, without_optionals, write_out_sparse
 from trtpost.graph.training import check_trained
 
 MIN_OPSET = 13
@@ -59,7 +60,8 @@ def normalized(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
 
     Its shapes are inferred, its opset is at least `MIN_OPSET`, its IR version from `FUNCTION_IR_VERSION` to
     `MAX_IR_VERSION`, and no initializers are among its inputs: they are constants here, also where a caller might
-    replace them. An int8 image has become uint8, and nearest resizes of wide integers are done in int32.
+    replace them. An int8 image has become uint8, and nearest resizes of wide integers are done in int32. There are no
+    model-local functions, no sparse weights, no inputs that nothing uses, and no outputs that are inputs or constants.
 
     Raises:
         ModelError: the model is not valid, newer than the libraries that are installed, or still being trained; `name`
@@ -85,18 +87,35 @@ def normalized(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
     with understood(name):
         _check_types(copy, name)
         check_calls(copy, name)
+        copy = without_functions(copy)
+        write_out_sparse(copy, name)
+        without_optionals(copy)
+        refuse_endless_loops(copy, name)
         # first of all: before IR version 4 every initializer had to be an input as well
         copy.ir_version = min(max(copy.ir_version, FUNCTION_IR_VERSION), MAX_IR_VERSION)
         if opset < MIN_OPSET:
             copy = raised(onnx.shape_inference.infer_shapes(copy), opset, MIN_OPSET)
         # before the check, which wants outputs to state the shapes that some exporters leave out
         copy = onnx.shape_inference.infer_shapes(copy, data_prop=True)
-        onnx.checker.check_model(copy)
+        keep_computed(copy, name)
+        _check(copy)
         check_trained(copy, name)
         name_apart(copy)
         copy = with_known_integers(copy)
         copy.ir_version = min(copy.ir_version, MAX_IR_VERSION)  # graphsurgeon writes the newest that onnx knows
         return copy
+
+
+def _check(model: onnx.ModelProto) -> None:
+    """ONNX's own check, but for what it wants and nobody needs: the rank of every output, which an If may decide."""
+    outputs = [onnx.ValueInfoProto.FromString(one.SerializeToString()) for one in model.graph.output]
+    del model.graph.output[:]
+    model.graph.output.extend(one for one in outputs if one.type.tensor_type.HasField("shape"))
+    try:
+        onnx.checker.check_model(model)
+    finally:
+        del model.graph.output[:]
+        model.graph.output.extend(outputs)
 
 
 def _check_types(model: onnx.ModelProto, name: str) -> None:

@@ -31,7 +31,7 @@ def part_of(model: onnx.ModelProto, inputs: Sequence[str], outputs: Sequence[str
     for node in reversed(graph.node):
         if needed.intersection(node.output):
             nodes.append(node)
-            needed |= _used_by(node).difference(inputs)
+            needed |= used_by(node).difference(inputs)
     part = onnx.ModelProto(ir_version=model.ir_version, producer_name=model.producer_name)
     part.opset_import.extend(model.opset_import)
     part.functions.extend(called_functions(model, nodes))
@@ -45,7 +45,7 @@ def part_of(model: onnx.ModelProto, inputs: Sequence[str], outputs: Sequence[str
     return part
 
 
-def _used_by(node: onnx.NodeProto) -> set[str]:
+def used_by(node: onnx.NodeProto) -> set[str]:
     """Names that a node uses, those inside its subgraphs among them: which are their own does not matter here."""
     used, pending = set(node.input), subgraphs_of(node)
     while pending:
