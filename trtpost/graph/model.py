@@ -15,7 +15,13 @@ from trtpost.graph.calls import check_calls
 from trtpost.graph.integers import with_known_integers
 from trtpost.graph.nodes import attributes_of, graphs_of, name_apart
 from trtpost.graph.opsets import raised
-from trtpost.graph.plain import keep_computed, refuse_endless_loops, without_functions, without_optionals, write_out_sparse
+from trtpost.graph.plain import (
+    keep_computed,
+    refuse_endless_loops,
+    without_functions,
+    without_optionals,
+    write_out_sparse,
+)
 from trtpost.graph.training import check_trained
 
 MIN_OPSET = 13
