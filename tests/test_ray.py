@@ -291,6 +291,38 @@ def test_what_cannot_be_is_said_at_once(ray, bundle, tmp_path):
         segment_dataset(dataset, tmp_path / "none.trtpost")
 
 
+def test_an_actor_takes_a_gpu_where_there_is_one_for_the_plan(ray, bundle, tmp_path, monkeypatch):
+    package("tensorrt_rtx")
+    planned = build(save(nchw(), tmp_path / "net.onnx"), tmp_path / "net.trtpost")
+    asked = []
+
+    class Dataset:
+        def columns(self):
+            return ["path"]
+
+        def map_batches(self, function, **settings):
+            assert function is archive._Actor
+            asked.append(settings)
+
+    def ask(bundle, **settings):
+        segment_dataset(Dataset(), bundle, **settings)
+        actor = asked[-1]["fn_constructor_kwargs"]["settings"]
+        return {key: asked[-1].get(key) for key in ("num_gpus", "num_cpus")}, actor.backend, actor.cores
+
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 8.0, "GPU": 2.0})
+    assert ask(planned) == ({"num_gpus": 1, "num_cpus": None}, "auto", 4)
+    assert (asked[-1]["compute"].min_size, asked[-1]["compute"].max_size) == (1, 2)
+    assert ask(planned, cores=3, actors=2) == ({"num_gpus": 1, "num_cpus": None}, "auto", 3)
+    assert ask(planned, backend="onnxruntime", cores=2) == ({"num_gpus": None, "num_cpus": 2}, "onnxruntime", 2)
+    assert asked[-1]["compute"].max_size == 3  # of four, one pair of cores is left to those who read the dataset
+    assert ask(bundle) == ({"num_gpus": None, "num_cpus": 1}, "onnxruntime", 1)
+    with pytest.raises(SpecError, match="no room for 3 actors on 2 GPUs"):
+        ask(planned, actors=3)
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 8.0})
+    with pytest.raises(SpecError, match="backend tensorrt cannot run, because the cluster has no GPU"):
+        ask(planned, backend="tensorrt")
+
+
 @pytest.mark.parametrize(
     ("address", "why"),
     [
