@@ -264,6 +264,9 @@ def test_photos_of_a_folder_keep_their_folders(photos, tmp_path):
     targets = {row["path"]: row["target"] for row in dataset.take_all()}
     assert len(targets) == len({target.casefold() for target in targets.values()}) == COUNT
     assert targets[str(photos / "c d" / "2.png")] == "c d/2.png.mask.png"
+    assert {row["path"]: row["target"] for row in photos_in(f"file://{photos}/").take_all()} == {
+        f"file://{path}": target for path, target in targets.items()
+    }
     (tmp_path / "A.jpg").write_bytes(b"")
     (tmp_path / "b.jpg").write_bytes(b"")
     (tmp_path / "b.mask.png").write_bytes(b"")
@@ -279,6 +282,8 @@ def test_what_cannot_be_is_said_at_once(ray, bundle, tmp_path):
     dataset = dataset_of(["a.jpg"], ["a.mask.png"])
     with pytest.raises(SpecError, match=r"needs a column 'path'.*has name"):
         segment_dataset(ray.data.from_items([{"name": "a.jpg"}]), bundle)
+    with pytest.raises(SpecError, match=r"\.jpg is no UTF-8"):
+        dataset_of([os.fsdecode(b"\xff.jpg")], ["a.mask.png"])
     with pytest.raises(SpecError, match="has a column 'error' already"):
         segment_dataset(ray.data.from_items([{"path": "a.jpg", "error": ""}]), bundle)
     with pytest.raises(SpecError, match="no room for 1000 actors"):
