@@ -2,14 +2,17 @@
 
     python scripts/scale.py [PHOTOS]
 
-A few minutes on two cores. A rate is of the photos after the first tenth, when everybody has started.
+A few minutes on two cores. A rate is of the photos after the first tenth, when everybody has started. Core time is of
+this process and those below it, from the first photo to the last: it does not mind who else is on the machine.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -35,33 +38,34 @@ def main() -> int:
     """Measure and print a table; returns the exit status."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 240
     cores = default_threads()
-    table = Table("", "photos a second", "of one process", "whole run, s", title=machine())
+    table = Table("", "photos a second", "core ms a photo", "whole run, s", title=machine())
     with tempfile.TemporaryDirectory(prefix="trtpost-") as name:
         folder = Path(name)
         bundle = build(ROOT / "models" / "scenes.keras", folder / "scenes.trtpost", BuildOptions(flavour="none"))
         for megapixels, number in ((1.0, 4 * count), (12.0, count)):
-            photos = _photos(folder / f"{megapixels:g}", megapixels, number)
+            photos = _photos(folder / "photos" / f"{megapixels:g}", megapixels, number)
             table.add_row(f"[bold]{number} JPEGs of {megapixels:g} megapixels")
-            alone = _row(table, "one process", *_one_process(bundle, photos, folder / "out"))
+            _row(table, "one process", *_one_process(bundle, photos, folder / "alone"))
             with archive.cluster("local"):
                 ways = [(workers, each) for workers in (1, cores) for each in (1, cores) if workers * each <= cores]
                 for workers, each in ways:
                     title = f"Ray, {workers} worker{'s' if workers > 1 else ''} of {each} core{'s' if each > 1 else ''}"
-                    rate, seconds = _on_ray(bundle, photos, folder / f"{workers}{each}", workers, each)
-                    _row(table, title, rate, seconds, alone)
-                rate, seconds = _on_ray(bundle, photos, folder / f"{workers}{each}", workers, each)
-                _row(table, "the same once more, all masks there", rate, seconds, alone)
+                    _row(table, title, *_on_ray(bundle, photos, folder / f"{workers}x{each}", workers, each))
+                times, _, seconds = _on_ray(bundle, photos, folder / f"{workers}x{each}", workers, each)
+                _row(table, "the same once more, all masks there", times, None, seconds)
     Console().print(table)
     return 0
 
 
-def _row(table: Table, title: str, rate: float, seconds: float, alone: float | None = None) -> float:
-    table.add_row(f"  {title}", f"{rate:.1f}", f"{rate / alone:.2f}" if alone else "", f"{seconds:.1f}")
-    return rate
+def _row(table: Table, title: str, times: list[float], cores: float | None, seconds: float) -> None:
+    spent = "" if cores is None else f"{1000 * cores / len(times):.1f}"
+    cells = (f"{_rate(times):.1f}", spent, f"{seconds:.1f}")
+    print(title, *cells, file=sys.stderr)
+    table.add_row(f"  {title}", *cells)
 
 
 def _photos(folder: Path, megapixels: float, count: int) -> list[Path]:
-    folder.mkdir()
+    folder.mkdir(parents=True)
     photos = [folder / f"{index:04d}.jpg" for index in range(count)]
     for index, photo in enumerate(photos):
         if index < DIFFERENT:
@@ -71,31 +75,85 @@ def _photos(folder: Path, megapixels: float, count: int) -> list[Path]:
     return photos
 
 
-def _one_process(bundle: Bundle, photos: list[Path], output: Path) -> tuple[float, float]:
+def _one_process(bundle: Bundle, photos: list[Path], output: Path) -> tuple[list[float], float, float]:
     start = time.perf_counter()
     times: list[float] = []
-    with Segmenter(bundle) as segmenter:
+    with Segmenter(bundle) as segmenter, _Cores() as cores:
         jobs = plan_jobs(find_photos([photos[0].parent]), output / photos[0].parent.name, overlay=False)
         outcomes, _ = run_all(segmenter, jobs, done=lambda: times.append(time.perf_counter()))
     _check(outcome.error for outcome in outcomes)
-    return _rate(times), time.perf_counter() - start
+    return times, cores.seconds, time.perf_counter() - start
 
 
-def _on_ray(bundle: Bundle, photos: list[Path], output: Path, workers: int, cores: int) -> tuple[float, float]:
+def _on_ray(
+    bundle: Bundle, photos: list[Path], output: Path, workers: int, cores: int
+) -> tuple[list[float], float, float]:
     start = time.perf_counter()
     times: list[float] = []
     output = output / photos[0].parent.name
     dataset = archive.photos_in(photos[0].parent)
     errors = []
-    for entry in archive.segment_dataset(dataset, bundle, output=output, actors=workers, cores=cores).iter_rows():
-        times.append(time.perf_counter())
-        errors.append(archive.row_of(entry).error)
+    with _Cores(output) as used:
+        for entry in archive.segment_dataset(dataset, bundle, output=output, actors=workers, cores=cores).iter_rows():
+            times.append(time.perf_counter())
+            errors.append(archive.row_of(entry).error)
     _check(errors)
-    return _rate(times), time.perf_counter() - start
+    return times, used.seconds, time.perf_counter() - start
+
+
+class _Cores:
+    """Seconds of cores that this process and those below it spend, sampled, since some of them end meanwhile.
+
+    Args:
+        begin: what was spent before this folder was there does not count; None: all does.
+    """
+
+    def __init__(self, begin: Path | None = None) -> None:
+        self._begin, self._first, self._last = begin, dict[int, float](), dict[int, float]()
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._sample)
+
+    def __enter__(self) -> _Cores:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    @property
+    def seconds(self) -> float:
+        return sum(last - self._first.get(process, 0) for process, last in self._last.items())
+
+    def _sample(self) -> None:
+        started = False
+        while not self._end.wait(0.02):
+            spent = _spent()
+            if not started:
+                self._first = spent
+                started = self._begin is None or self._begin.exists()
+            self._last |= spent
+
+
+def _spent() -> dict[int, float]:
+    """Seconds of cores of this process and those below it, by process."""
+    processes: dict[int, tuple[int, float]] = {}
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            fields = file.read_text().rpartition(")")[2].split()
+            ticks = int(fields[11]) + int(fields[12])
+            processes[int(file.parent.name)] = (int(fields[1]), ticks / os.sysconf("SC_CLK_TCK"))
+    ours = {os.getpid()}
+    while more := {process for process, (parent, _) in processes.items() if parent in ours} - ours:
+        ours |= more
+    return {process: processes[process][1] for process in ours}
 
 
 def _rate(times: list[float]) -> float:
+    """Photos a second after the first tenth; of rows that come in batches, after the batch that the tenth ends in."""
     first = len(times) // 10
+    while first + 2 < len(times) and times[first + 1] - times[first] < 0.005:
+        first += 1
     return (len(times) - 1 - first) / (times[-1] - times[first])
 
 

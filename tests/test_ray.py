@@ -264,6 +264,9 @@ def test_photos_of_a_folder_keep_their_folders(photos, tmp_path):
     targets = {row["path"]: row["target"] for row in dataset.take_all()}
     assert len(targets) == len({target.casefold() for target in targets.values()}) == COUNT
     assert targets[str(photos / "c d" / "2.png")] == "c d/2.png.mask.png"
+    assert {row["path"]: row["target"] for row in photos_in(f"file://{photos}/").take_all()} == {
+        f"file://{path}": target for path, target in targets.items()
+    }
     (tmp_path / "A.jpg").write_bytes(b"")
     (tmp_path / "b.jpg").write_bytes(b"")
     (tmp_path / "b.mask.png").write_bytes(b"")
@@ -279,6 +282,8 @@ def test_what_cannot_be_is_said_at_once(ray, bundle, tmp_path):
     dataset = dataset_of(["a.jpg"], ["a.mask.png"])
     with pytest.raises(SpecError, match=r"needs a column 'path'.*has name"):
         segment_dataset(ray.data.from_items([{"name": "a.jpg"}]), bundle)
+    with pytest.raises(SpecError, match=r"\.jpg is no UTF-8"):
+        dataset_of([os.fsdecode(b"\xff.jpg")], ["a.mask.png"])
     with pytest.raises(SpecError, match="has a column 'error' already"):
         segment_dataset(ray.data.from_items([{"path": "a.jpg", "error": ""}]), bundle)
     with pytest.raises(SpecError, match="no room for 1000 actors"):
@@ -289,6 +294,38 @@ def test_what_cannot_be_is_said_at_once(ray, bundle, tmp_path):
         segment_dataset(dataset, bundle, backend="tensorrt")
     with pytest.raises(BundleError, match="no such engine bundle"):
         segment_dataset(dataset, tmp_path / "none.trtpost")
+
+
+def test_an_actor_takes_a_gpu_where_there_is_one_for_the_plan(ray, bundle, tmp_path, monkeypatch):
+    package("tensorrt_rtx")
+    planned = build(save(nchw(), tmp_path / "net.onnx"), tmp_path / "net.trtpost")
+    asked = []
+
+    class Dataset:
+        def columns(self):
+            return ["path"]
+
+        def map_batches(self, function, **settings):
+            assert function is archive._Actor
+            asked.append(settings)
+
+    def ask(bundle, **settings):
+        segment_dataset(Dataset(), bundle, **settings)
+        actor = asked[-1]["fn_constructor_kwargs"]["settings"]
+        return {key: asked[-1].get(key) for key in ("num_gpus", "num_cpus")}, actor.backend, actor.cores
+
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 8.0, "GPU": 2.0})
+    assert ask(planned) == ({"num_gpus": 1, "num_cpus": None}, "auto", 4)
+    assert (asked[-1]["compute"].min_size, asked[-1]["compute"].max_size) == (1, 2)
+    assert ask(planned, cores=3, actors=2) == ({"num_gpus": 1, "num_cpus": None}, "auto", 3)
+    assert ask(planned, backend="onnxruntime", cores=2) == ({"num_gpus": None, "num_cpus": 2}, "onnxruntime", 2)
+    assert asked[-1]["compute"].max_size == 3  # of four, one pair of cores is left to those who read the dataset
+    assert ask(bundle) == ({"num_gpus": None, "num_cpus": 1}, "onnxruntime", 1)
+    with pytest.raises(SpecError, match="no room for 3 actors on 2 GPUs"):
+        ask(planned, actors=3)
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 8.0})
+    with pytest.raises(SpecError, match="backend tensorrt cannot run, because the cluster has no GPU"):
+        ask(planned, backend="tensorrt")
 
 
 @pytest.mark.parametrize(

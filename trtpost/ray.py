@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtpost.bundle import MODEL, Bundle, load_bundle
 from trtpost.decode import SUFFIXES, size_in_header
-from trtpost.errors import ImageError, SpecError, TrtpostError, reason
+from trtpost.errors import ImageError, SpecError, TrtpostError, printable, reason
 from trtpost.fused import default_threads
 from trtpost.image import MAX_BYTES
 from trtpost.inference import Job, Outcome, mask_names
@@ -154,7 +154,7 @@ def segment_dataset(
 
 
 def photos_in(folder: str | Path, *, filesystem: FileSystem | None = None) -> Dataset:
-    """A dataset of the photos in a folder or below a URI: `path`, and `target`, which keeps the folders in it.
+    """A dataset of the photos in a folder or below a URI: as `dataset_of`; masks keep the folders in it.
 
     Raises:
         SpecError: it cannot be read, or holds no photo.
@@ -164,7 +164,7 @@ def photos_in(folder: str | Path, *, filesystem: FileSystem | None = None) -> Da
     from pyarrow.fs import FileSelector, FileType
 
     prefix = str(folder).partition("://")[0] + "://" if "://" in str(folder) else ""
-    files, root = _place(str(folder), filesystem)
+    files, root = _place(str(folder).rstrip("/") or "/", filesystem)
     try:
         found = files.get_file_info(FileSelector(root, recursive=True))
     except _faults() as error:
@@ -184,11 +184,19 @@ def photos_in(folder: str | Path, *, filesystem: FileSystem | None = None) -> Da
 
 
 def dataset_of(paths: Sequence[str], targets: Sequence[str]) -> Dataset:
-    """A dataset of photos by their paths, and of their masks by their paths below the output."""
+    """A dataset of photos by their paths, of their masks by their paths below the output, and of their `number`.
+
+    Raises:
+        SpecError: a name that is no text.
+    """
     ray = _ray()
     import pyarrow
 
-    table = pyarrow.table({"path": paths, "target": targets}, _schema(path="string", target="string"))
+    schema = _schema(path="string", target="string", number="int64")
+    try:
+        table = pyarrow.table([paths, targets, range(len(paths))], schema)
+    except UnicodeEncodeError as error:
+        raise SpecError(f"{printable(error.object)} is no UTF-8, which Ray's tables hold: rename it") from None
     return ray.data.from_arrow([table.slice(start, BATCH) for start in range(0, len(table), BATCH)])
 
 
@@ -212,14 +220,13 @@ def segment_jobs(
     Raises:
         TrtpostError: as `segment_dataset`, or there is no cluster.
     """
-    by_path = {str(job.photo.path.absolute()): index for index, job in enumerate(jobs)}
     outcomes: dict[int, Outcome] = {}
+    paths = [str(job.photo.path.absolute()) for job in jobs]
     with cluster(address):
-        dataset = dataset_of(list(by_path), [str(job.mask.absolute()).lstrip("/") for job in jobs])
+        dataset = dataset_of(paths, [str(job.mask.absolute()).lstrip("/") for job in jobs])
         for entry in segment_dataset(dataset, bundle, output="/", **settings).iter_rows():
-            row = row_of(entry)
-            index = by_path[row.path]
-            outcomes[index] = Outcome(jobs[index], row.size, error=row.error, skipped=row.skipped)
+            row, job = row_of(entry), jobs[entry["number"]]
+            outcomes[entry["number"]] = Outcome(job, row.size, error=row.error, skipped=row.skipped)
             done()
     return [outcome for _, outcome in sorted(outcomes.items())]
 
