@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -237,12 +238,15 @@ def infer(
         bool, typer.Option("--pack", help="masks of up to 2, 4 or 16 classes with 1, 2 or 4 bits a pixel")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="photos of folders too whose masks are there already")] = False,
+    ray: Annotated[
+        str | None, typer.Option("--ray", help="run on a Ray cluster: its address HOST:PORT, auto, or local")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
 ) -> None:
     """Write the mask of each photo: NAME.mask.png, whose pixel values are the class ids."""
-    from trtpost import inference, report
+    from trtpost import inference
     from trtpost.builder import ASSUMED
-    from trtpost.bundle import newest_bundle
+    from trtpost.bundle import load_bundle, newest_bundle
     from trtpost.errors import SpecError, one_line
     from trtpost.photos import find_photos
     from trtpost.segment import Segmenter
@@ -251,6 +255,27 @@ def infer(
     if fast_decode and overlay:
         raise SpecError("--overlay needs whole photos: do without --fast-decode")
     jobs = inference.plan_jobs(find_photos(images), output, overlay=overlay)
+    if ray is not None:
+        given = {"--overlay": overlay, "--repeat": repeat > 1, "--profile": profile, "-": Path("-") in images}
+        if surplus := [flag for flag, value in given.items() if value]:
+            raise SpecError(f"--ray makes masks of files, and times none: leave {', '.join(surplus)} out")
+        from trtpost.ray import segment_jobs
+
+        start = time.perf_counter()
+        with _bar(len(jobs), "photos", quiet=as_json) as advance:
+            outcomes = segment_jobs(
+                jobs,
+                load_bundle(path),
+                address=ray,
+                done=advance,
+                resume=not force and all(job.photo.searched for job in jobs),
+                pack=pack,
+                fast_decode=fast_decode,
+                backend=backend,
+                cores=threads,
+            )
+        _show_outcomes(path, {"engine": "Ray", "address": ray}, outcomes, time.perf_counter() - start, as_json=as_json)
+        return
     with Segmenter(path, backend=backend, threads=threads, fast_decode=fast_decode) as segmenter:
         warm_up = segmenter.warm_up()
         layers = segmenter.profile(jobs[0].photo.source) if profile else []
@@ -258,15 +283,27 @@ def infer(
             outcomes, seconds = inference.run_all(
                 segmenter, jobs, repeat=repeat, pack=pack, again=force or repeat > 1, threads=threads, done=advance
             )
-        name, note, assumed = segmenter.engine, segmenter.note, segmenter.bundle.passport.normalization == ASSUMED
-    if as_json:
-        print(inference.to_json(path, segmenter, warm_up, outcomes, seconds, layers))
-    else:
-        print(f"engine {path} on {name}; warm-up {warm_up:.1f} ms, not counted below")
+        passport, name, note = segmenter.bundle.passport, segmenter.engine, segmenter.note
+        facts: dict[str, Any] = {"engine": name, "backend": segmenter.backend, "precision": passport.precision}
+    if not as_json:
+        print(f"engine {one_line(str(path))} on {name}; warm-up {warm_up:.1f} ms, not counted below")
         if note:
             print(f"not on the GPU: {note}")
-        if assumed:
+        if passport.normalization == ASSUMED:
             print("normalisation of the pixels was assumed when the engine was built: see trtpost inspect")
+    _show_outcomes(path, facts | {"warm_up_ms": round(warm_up, 3)}, outcomes, seconds, layers, as_json=as_json)
+
+
+def _show_outcomes(
+    path: Path, engine: dict[str, Any], outcomes: Any, seconds: float, layers: Any = (), *, as_json: bool
+) -> None:
+    """What became of the photos, on the terminal or as JSON; exit code 1 where one failed."""
+    from trtpost import inference, report
+    from trtpost.errors import one_line
+
+    if as_json:
+        print(inference.to_json(path, engine, outcomes, seconds, layers))
+    else:
         listed = len(outcomes) <= inference.LISTED
         rows = inference.timing_rows(outcomes)
         if rows:
@@ -278,7 +315,7 @@ def infer(
                 print(f"trtpost: {one_line(one.error)}", file=sys.stderr)
             elif listed and not one.skipped:
                 print(one.describe())
-        if len(outcomes) > 1 and repeat == 1:
+        if len(outcomes) > 1 and not any(one.summary for one in outcomes):
             print(inference.summary_line(outcomes, seconds))
     if any(one.error for one in outcomes):
         raise typer.Exit(1)
