@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 import onnx
 
 from trtpost.errors import BundleError, ModelError, SpecError, reason
-from trtpost.files import existing_file, write_whole
+from trtpost.files import existing_file, in_a_circle, write_whole
 from trtpost.folders import read_steadily, write_folder
 from trtpost.graph.calls import check_calls
 from trtpost.graph.locate import Located
@@ -39,6 +39,12 @@ MAX_INPUT = 1 << 26
 
 SUFFIX = ".trtpost"
 MODEL, PLAN, PASSPORT = "model.onnx", "engine.plan", "passport.json"
+
+MAX_BYTES = {MODEL: 2 << 30, PLAN: 16 << 30, PASSPORT: 16 << 20}
+"""Larger files are refused before they are read: protobuf holds 2 GiB, and a passport of 64 K classes 2 MB."""
+
+OUR_ENTRIES = ("source_sha256", "located")
+"""Of a passport, by which it is told from a file of somebody else's that is called like it."""
 
 
 @dataclass(frozen=True)
@@ -191,20 +197,30 @@ def _check_shares(*shares: float | None) -> None:
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle that has been read: `path` is the folder, or a baked `.onnx` file that stands alone."""
+    """A bundle that has been read.
+
+    Attributes:
+        path: the folder, or a baked `.onnx` file that stands alone; as it was given, for people.
+        passport: of the bundle.
+        place: `path` as it was when the bundle was read, whatever the working directory is later.
+    """
 
     path: Path
     passport: Passport
+    place: Path = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "place", self.path.absolute())
 
     @property
     def model(self) -> Path:
         """The baked graph."""
-        return self.path / MODEL if self.path.is_dir() else self.path
+        return self.place / MODEL if self.place.is_dir() else self.place
 
     @property
     def plan(self) -> Path | None:
         """The TensorRT plan, if there is one."""
-        return self.path / PLAN if self.passport.plan is not None and self.path.is_dir() else None
+        return self.place / PLAN if self.passport.plan is not None and self.place.is_dir() else None
 
 
 def passport_from_json(text: str | bytes, name: str) -> Passport:
@@ -283,18 +299,20 @@ def read_bundle(path: str | os.PathLike[str]) -> Contents:
 
 def _read(path: Path) -> Contents:
     try:
+        if in_a_circle(path):
+            raise BundleError(f"engine bundle {path} is a link in a circle")
         if not path.exists():
             raise BundleError(f"no such engine bundle: {path}; build one with `trtpost build MODEL`")
     except (OSError, ValueError) as error:
         raise BundleError(f"engine bundle {path} cannot be read: {reason(error)}") from None
     if not path.is_dir():
         existing_file(path, "engine bundle", BundleError)
-        model, passport = _baked(path, _content(path))
+        model, passport = _baked(path, _content(path, MODEL))
         return Contents(Bundle(path, passport), model, None)
     card = path / PASSPORT
     if not card.is_file():
         raise BundleError(f"{path} is not an engine bundle: it has no {PASSPORT}; build one with `trtpost build MODEL`")
-    passport = passport_from_json(_content(card), str(card))
+    passport = passport_from_json(_content(card, PASSPORT), str(card))
     if set(passport.files) != {MODEL, *([PLAN] if passport.plan is not None else [])}:
         raise BundleError(f"{card} is damaged (its list of files is wrong): build the bundle again")
     contents = {}
@@ -302,7 +320,7 @@ def _read(path: Path) -> Contents:
         file = path / name
         if not file.is_file():
             raise BundleError(f"{path} is incomplete: {name} is missing; build the bundle again")
-        contents[name] = _content(file)
+        contents[name] = _content(file, name)
         if hashlib.sha256(contents[name]).hexdigest() != expected:
             raise BundleError(f"{file} is not the file that was built (its hash differs): build the bundle again")
     model, embedded = _baked(path / MODEL, contents[MODEL])
@@ -311,8 +329,13 @@ def _read(path: Path) -> Contents:
     return Contents(Bundle(path, passport), model, contents.get(PLAN))
 
 
-def _content(file: Path) -> bytes:
+def _content(file: Path, kind: str) -> bytes:
+    """Of a file that is `MODEL`, `PLAN` or `PASSPORT`."""
     try:
+        if (size := file.stat().st_size) > MAX_BYTES[kind]:
+            raise BundleError(
+                f"{file} has {size} bytes, and a {kind} no more than {MAX_BYTES[kind]}: build the bundle again"
+            )
         return file.read_bytes()
     except OSError as error:
         raise BundleError(f"{file} cannot be read: {reason(error)}; build the bundle again") from None
@@ -399,7 +422,7 @@ def _check_replaceable(path: Path) -> None:
         strangers = sorted(file.name for file in path.iterdir() if not _is_ours(file.name))
         if strangers:
             obstacle = f"holds {strangers[0]}, which is no part of an engine bundle"
-        elif path.suffix == SUFFIX or '"request"' in (path / PASSPORT).read_text("utf-8", "replace"):
+        elif is_bundle(path) or (path.suffix == SUFFIX and not _is_foreign(path / PASSPORT)):
             return
         else:
             obstacle = "exists and is not an engine bundle"
@@ -408,6 +431,35 @@ def _check_replaceable(path: Path) -> None:
     except (OSError, ValueError) as error:
         raise BundleError(f"cannot write the engine bundle {path}: {reason(error)}") from None
     raise BundleError(f"{path} {obstacle}: choose another name with --output")
+
+
+def is_bundle(folder: Path) -> bool:
+    """Does a folder hold a passport of ours, be it damaged?"""
+    try:
+        card = folder / PASSPORT
+        if not card.is_file() or card.stat().st_size > MAX_BYTES[PASSPORT]:
+            return False
+        text = card.read_text("utf-8", "replace")
+    except (OSError, ValueError):
+        return False
+    return any(f'"{entry}"' in text for entry in OUR_ENTRIES)
+
+
+def _is_foreign(card: Path) -> bool:
+    """Is this a whole file of JSON, and no passport of ours? What is damaged may have been one."""
+    if not card.is_file():
+        return False
+    if card.stat().st_size > MAX_BYTES[PASSPORT]:
+        return True
+    try:
+        content = json.loads(card.read_bytes())
+    except (ValueError, RecursionError):
+        return False
+    return (
+        isinstance(content, dict)
+        and bool(content)
+        and not any(entry in content for entry in ("format", "request", *OUR_ENTRIES))
+    )
 
 
 def _is_ours(name: str) -> bool:
@@ -446,17 +498,17 @@ def record_verification(bundle: Bundle, verification: Verification) -> Bundle:
     Raises:
         BundleError: a bare `.onnx`, another build in its place by now, or the file cannot be written.
     """
-    if not bundle.path.is_dir():
+    if not bundle.place.is_dir():
         raise BundleError(f"{bundle.path} is a bare model without {PASSPORT}, so the score is not kept")
-    current = load_bundle(bundle.path)
+    current = load_bundle(bundle.place)
     if current.passport.files != bundle.passport.files:
         raise BundleError(f"{bundle.path} was built again meanwhile, so the score is not kept: verify it again")
     passport = replace(current.passport, verification=verification)
-    card = bundle.path / PASSPORT
+    card = bundle.place / PASSPORT
     built = card.stat().st_mtime_ns
     write_whole(card, lambda file: file.write(passport.to_json().encode()), BundleError)
     os.utime(card, ns=(built, built))  # the newest bundle is the one that was built last
-    return Bundle(bundle.path, passport)
+    return replace(bundle, passport=passport)
 
 
 def sha256(path: Path) -> str:

@@ -3,13 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import re
 import secrets
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from trtpost.errors import TrtpostError, reason
+
+_unfinished: set[Path] = set()
+"""Files that this process is writing under hidden names."""
+
+_lock = threading.Lock()
+"""Held while a hidden file is made; for ever, once the process ends."""
+
+ABANDONED_SECONDS = 3600
+"""After which a hidden file that nobody has finished belongs to a process that was killed."""
+
+
+def in_a_circle(path: Path) -> bool:
+    """Is this a link that comes back to itself?"""
+    try:
+        path.stat()
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    except ValueError:  # names without meaning
+        pass
+    return False
 
 
 def existing_file(path: Path, kind: str, error: type[TrtpostError]) -> Path:
@@ -20,6 +44,8 @@ def existing_file(path: Path, kind: str, error: type[TrtpostError]) -> Path:
     """
     article = "an" if kind[0].lower() in "aeiou" else "a"
     try:
+        if in_a_circle(path):
+            raise error(f"{kind} {path} is a link in a circle")
         if not path.exists():
             raise error(f"no such {kind}: {path}{', a link to what is not there' if path.is_symlink() else ''}")
         if path.is_dir():
@@ -54,20 +80,45 @@ def write_whole(path: Path, write: Callable[[Any], None], error_type: type[Trtpo
     Raises:
         TrtpostError: of the given type, if it cannot be written.
     """
-    temporary = None
+    if in_a_circle(path):
+        raise error_type(f"cannot write {path}: it is a link in a circle")
     try:
         target = Path(os.path.realpath(path))  # a link stays a link: what it points to is written
     except ValueError as error:  # names without meaning
         raise error_type(f"cannot write {path}: {reason(error)}") from None
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-        with temporary.open("xb") as file:
+        with _lock:
+            _unfinished.add(temporary)
+            file = temporary.open("xb")
+        with file:
             write(file)
         temporary.replace(target)
     except OSError as error:
         raise error_type(f"cannot write {path}: {reason(error)}") from None
     finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        _unfinished.discard(temporary)
+
+
+def remove_unfinished() -> None:
+    """Remove what other threads are writing, and let them begin nothing more: for a process that ends at once."""
+    _lock.acquire(timeout=1)
+    for temporary in list(_unfinished):
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def remove_abandoned(targets: Iterable[Path]) -> None:
+    """Remove hidden files of processes that were killed while they wrote these; each folder is read once."""
+    names: dict[Path, set[str]] = {}
+    for target in targets:
+        names.setdefault(target.parent, set()).add(target.name)
+    for folder, wanted in names.items():
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                hidden = re.fullmatch(r"\.(.+)\.[0-9a-f]{8}", entry.name, re.DOTALL)
+                if hidden and hidden[1] in wanted and time.time() - entry.stat().st_mtime > ABANDONED_SECONDS:
+                    Path(entry.path).unlink(missing_ok=True)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
+from PIL.PngImagePlugin import PngInfo
 
 from trtpost.decode import Photo, decode
 from trtpost.errors import ImageError, reason
@@ -24,7 +25,7 @@ PNG_LEVEL = 1
 """zlib level of overlays and 16-bit masks: the fastest."""
 
 MARK = "trtpost"
-"""Keyword of the text in our masks that says what they were made with: see `trtpost.resume`."""
+"""Keyword of the text in our masks and overlays that says what they were made with: see `trtpost.resume`."""
 
 
 def read_photo(source: str | Path | bytes) -> Photo:
@@ -167,8 +168,8 @@ def write_mask(
     write_whole(path, lambda file: file.write(content), ImageError)
 
 
-def write_picture(image: Image.Image, path: Path) -> None:
-    """Write a picture in the format of its suffix.
+def write_picture(image: Image.Image, path: Path, *, mark: str = "") -> None:
+    """Write a picture in the format of its suffix; in a PNG, `mark` is the text that `trtpost.resume` finds again.
 
     Raises:
         ImageError: unknown suffix, or the file cannot be written; nothing is left behind.
@@ -176,7 +177,12 @@ def write_picture(image: Image.Image, path: Path) -> None:
     kind = Image.registered_extensions().get(path.suffix.lower())
     if kind is None:
         raise ImageError(f"cannot write {path}: unknown picture format '{path.suffix}', use .png or .jpg")
-    options = {"compress_level": PNG_LEVEL} if kind == "PNG" else {}
+    options: dict[str, Any] = {}
+    if kind == "PNG":
+        text = PngInfo()
+        if mark:
+            text.add_text(MARK, mark)  # Pillow writes it right behind the size, as `png.with_text` does
+        options = {"compress_level": PNG_LEVEL, "pnginfo": text}
     write_whole(path, lambda file: image.save(file, kind, **options), ImageError)
 
 

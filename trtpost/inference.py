@@ -21,10 +21,12 @@ from PIL import Image
 from trtpost import fused
 from trtpost.decode import SUFFIXES
 from trtpost.errors import TrtpostError, one_line, printable
-from trtpost.image import class_name, write_picture
+from trtpost.files import remove_abandoned
+from trtpost.image import class_name, palette, write_mask, write_picture
 from trtpost.photos import MASK_ENDING, OVERLAY_ENDING, STDIN, PhotoFile
-from trtpost.resume import is_done
+from trtpost.resume import is_done, mark_of
 from trtpost.segment import Result, Segmenter
+from trtpost.targets import check_targets
 from trtpost.timing import Stopwatch, Summary, Timing, summarize
 
 MAX_WORKERS = 16
@@ -65,7 +67,8 @@ class Outcome:
         """One line for people."""
         found = ", ".join(f"{one.name} {_percent(one.share)}" for one in self.classes)
         files = " and ".join(str(path) for path in (self.job.mask, self.job.overlay) if path)
-        return one_line(f"{self.job.photo.path} -> {files}: {self.size[0]}x{self.size[1]}, {found}")
+        size = f"{self.size[0]}x{self.size[1]}"
+        return one_line(f"{self.job.photo.path} -> {files}: {', '.join(filter(None, (size, found)))}")
 
 
 def _percent(share: float) -> str:
@@ -82,8 +85,8 @@ def plan_jobs(photos: Sequence[PhotoFile], output: Path, *, overlay: bool) -> li
         overlay: whether overlays are wanted.
 
     Raises:
-        TrtpostError: several photos and a single output file, a file that is no PNG, one that is a photo itself, or
-            a folder that cannot be.
+        TrtpostError: several photos and a single output file, a file that is no PNG, a folder that cannot be, or
+            files that `check_targets` refuses.
     """
     _check_output(output, len(photos))
     if output.suffix.lower() == ".png" and not output.is_dir():
@@ -93,12 +96,12 @@ def plan_jobs(photos: Sequence[PhotoFile], output: Path, *, overlay: bool) -> li
         masks = [_with_ending(place, MASK_ENDING) for place in places]
         overlays = [_with_ending(place, OVERLAY_ENDING) if overlay else None for place in places]
         jobs = [Job(*files) for files in zip(photos, masks, overlays, strict=True)]
-    sources = {_identity(photo.path) for photo in photos if photo.content is None} - {None}
-    for job in jobs:
-        for target in (job.mask, job.overlay):
-            if target is not None and _identity(target) in sources:
-                raise TrtpostError(f"{target} would overwrite a photo: choose another --output")
+    check_targets(_targets(jobs), [photo.path for photo in photos if photo.content is None])
     return jobs
+
+
+def _targets(jobs: Sequence[Job]) -> list[Path]:
+    return [target for job in jobs for target in (job.mask, job.overlay) if target is not None]
 
 
 def mask_names(photos: Sequence[PhotoFile]) -> list[Path]:
@@ -120,15 +123,6 @@ def _check_output(output: Path, count: int) -> None:
             raise TrtpostError(f"--output {output} is one file, but there are {count} photos: give a folder")
     elif output.suffix.lower() in {*SUFFIXES, *Image.registered_extensions()} or output.exists():
         raise TrtpostError(f"--output {output}: masks are PNG, so give a name that ends in .png, or a folder")
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    """What tells a file from others whatever it is called; None where there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _distinct_names(photos: Sequence[PhotoFile]) -> list[Path]:
@@ -205,6 +199,7 @@ def run_all(
         done: is called after each job.
     """
     start = time.perf_counter()
+    remove_abandoned(_targets(jobs))
 
     def work(job: Job) -> Outcome:
         if not again and job.photo.searched and _is_done(job, segmenter.fingerprint):
@@ -227,16 +222,17 @@ def run_all(
 
 
 def _is_done(job: Job, fingerprint: str) -> bool:
-    return is_done(job.mask, job.photo.path, fingerprint) and (job.overlay is None or job.overlay.is_file())
+    return all(is_done(target, job.photo.path, fingerprint) for target in _targets([job]))
 
 
 def run(segmenter: Segmenter, job: Job, *, repeat: int, pack: bool = False) -> Outcome:
     """Run one job, `repeat` times; a fault that the user can mend becomes part of the outcome."""
     try:
-        timings = [_run_once(segmenter, job, pack)[1] for _ in range(repeat - 1)]
-        result, timing = _run_once(segmenter, job, pack)
+        mark = _mark(job, segmenter.fingerprint)
+        timings = [_run_once(segmenter, job, pack, mark)[1] for _ in range(repeat - 1)]
+        result, timing = _run_once(segmenter, job, pack, mark)
         if job.overlay is not None:
-            write_picture(result.overlay(), job.overlay)
+            write_picture(result.overlay(), job.overlay, mark=mark)
     except TrtpostError as error:
         return Outcome(job, error=str(error) if job.photo.content is None else f"stdin: {error}")
     ids, counts = _counted(result.mask)
@@ -262,11 +258,19 @@ def _counted(mask: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     return ids, counts[ids]
 
 
-def _run_once(segmenter: Segmenter, job: Job, pack: bool) -> tuple[Result, Timing]:
+def _mark(job: Job, fingerprint: str) -> str:
+    """What the files of a job say of themselves; of stdin, not which photo it was."""
+    try:
+        return fingerprint if job.photo.content is not None else mark_of(fingerprint, job.photo.path)
+    except (OSError, ValueError):  # who reads it says what is wrong
+        return fingerprint
+
+
+def _run_once(segmenter: Segmenter, job: Job, pack: bool, mark: str) -> tuple[Result, Timing]:
     watch = Stopwatch()
     result = segmenter(job.photo.source)
     with watch("encode"):
-        result.save_mask(job.mask, pack=pack)
+        write_mask(result.mask, job.mask, palette(result.classes), pack=pack, mark=mark)
     return result, result.timing.with_stage("encode", watch.timing.encode)
 
 
@@ -284,7 +288,7 @@ def timing_rows(outcomes: Sequence[Outcome]) -> list[tuple[str, Timing | Summary
 
 def summary_line(outcomes: Sequence[Outcome], seconds: float) -> str:
     """How many photos became masks, how fast, and how many did not."""
-    run = sum(one.timing is not None for one in outcomes)
+    run = sum(one.error is None and not one.skipped for one in outcomes)
     parts = [f"{run} photos in {seconds:.2f} s: {run / seconds:.1f} a second"] if run else []
     if skipped := sum(one.skipped for one in outcomes):
         parts.append(f"{skipped} were done before, by the same engine (--force runs them again)")
@@ -295,20 +299,23 @@ def summary_line(outcomes: Sequence[Outcome], seconds: float) -> str:
 
 def to_json(
     path: Path,
-    segmenter: Segmenter,
-    warm_up: float,
+    engine: dict[str, object],
     outcomes: Sequence[Outcome],
     seconds: float,
-    layers: Sequence[tuple[str, float]],
+    layers: Sequence[tuple[str, float]] = (),
 ) -> str:
-    """All outcomes for programs; times in milliseconds, but `seconds` of everything."""
+    """All outcomes for programs; times in milliseconds, but `seconds` of everything.
+
+    Args:
+        path: of the bundle.
+        engine: what is known of what ran it.
+        outcomes, seconds: as `run_all` gives them.
+        layers: as `Segmenter.profile` gives them.
+    """
     return json.dumps(
-        {
-            "bundle": str(path),
-            "engine": segmenter.engine,
-            "backend": segmenter.backend,
-            "precision": segmenter.bundle.passport.precision,
-            "warm_up_ms": round(warm_up, 3),
+        {"bundle": str(path)}
+        | engine
+        | {
             "seconds": round(seconds, 3),
             "photos": [_entry(outcome) for outcome in outcomes],
         }
@@ -321,16 +328,17 @@ def _entry(outcome: Outcome) -> dict[str, object]:
     entry: dict[str, object] = {"photo": printable(str(outcome.job.photo.path))}
     if outcome.skipped:
         return entry | {"mask": printable(str(outcome.job.mask)), "skipped": True}
-    if outcome.error is not None or outcome.timing is None:
+    if outcome.error is not None:
         return entry | {"error": outcome.error}
     entry |= {
         "mask": printable(str(outcome.job.mask)),
         "overlay": printable(str(outcome.job.overlay)) if outcome.job.overlay else None,
         "height": outcome.size[0],
         "width": outcome.size[1],
-        "classes": [{"id": one.id, "name": one.name, "share": round(float(one.share), 6)} for one in outcome.classes],
-        "timing_ms": outcome.timing.to_json(),
     }
+    if outcome.timing is not None:
+        shares = [{"id": one.id, "name": one.name, "share": round(float(one.share), 6)} for one in outcome.classes]
+        entry |= {"classes": shares, "timing_ms": outcome.timing.to_json()}
     if outcome.summary is not None:
         entry["repeated"] = {
             "count": outcome.summary.count,

@@ -38,15 +38,33 @@ def fingerprint(contents: Contents, *, fast_decode: bool = False) -> str:
     return digest.hexdigest()
 
 
-def is_done(mask: Path, photo: Path, mark: str) -> bool:
-    """True where the mask is whole, of the photo's size, no older than the photo, and has this fingerprint."""
+def source_of(name: str, length: int) -> str:
+    """Tells a photo from another one whose mask has the same name: 16 hex digits of its file's name and length."""
+    return hashlib.sha256(f"{length} {name}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def mark_of(fingerprint: str, photo: Path) -> str:
+    """The text in the mask of a photo file.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    return f"{fingerprint} {source_of(photo.name, photo.stat().st_size)}"
+
+
+def is_done(mask: Path, photo: Path, fingerprint: str) -> bool:
+    """True where the mask is whole, of the photo's size, no older than the photo, and has this fingerprint.
+
+    A mask that says of which photo it is must be of this one; those that `Result.save_mask` writes do not say.
+    """
     try:
-        if mask.stat().st_mtime_ns < photo.stat().st_mtime_ns:
+        status = photo.stat()
+        if mask.stat().st_mtime_ns < status.st_mtime_ns:
             return False
         with mask.open("rb") as file:
             head = file.read(HEAD)
             file.seek(-len(END), 2)
-            size = marked_size(head, file.read(), mark)
+            size = marked_size(head, file.read(), fingerprint, source_of(photo.name, status.st_size))
         if size is None:
             return False
         with photo.open("rb") as stream:
@@ -55,7 +73,16 @@ def is_done(mask: Path, photo: Path, mark: str) -> bool:
         return False
 
 
-def marked_size(head: bytes, tail: bytes, mark: str) -> tuple[int, int] | None:
-    """(H, W) of a mask with this fingerprint, of its first and last bytes; None where it is another, or cut short."""
+def marked_size(head: bytes, tail: bytes, fingerprint: str, source: str | None = None) -> tuple[int, int] | None:
+    """(H, W) of a mask with this fingerprint, of its first and last bytes; None where it is another, or cut short.
+
+    Args:
+        head, tail: the first `HEAD` bytes, and as many of the last as `END` has.
+        fingerprint: that it must have.
+        source: that it must not contradict: see `source_of`.
+    """
     found = size_and_text(head, MARK)
-    return found[0] if found is not None and found[1] == mark and tail.endswith(END) else None
+    if found is None or not tail.endswith(END):
+        return None
+    made_with, _, made_of = found[1].partition(" ")
+    return found[0] if made_with == fingerprint and made_of in ("", source or made_of) else None

@@ -124,7 +124,7 @@ class Segmenter:
     ) -> None:
         if threads is not None and not (isinstance(threads, int) and 1 <= threads <= MAX_THREADS):
             raise SpecError(f"threads must be a number from 1 to {MAX_THREADS}, or None, not {threads!r}")
-        contents = read_bundle(bundle.path if isinstance(bundle, Bundle) else bundle)
+        contents = read_bundle(bundle.place if isinstance(bundle, Bundle) else bundle)
         self.bundle = contents.bundle
         if isinstance(bundle, Bundle) and self.bundle.passport.files != bundle.passport.files:
             raise BundleError(f"{bundle.path} was built again after it was loaded: load it again")

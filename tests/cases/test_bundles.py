@@ -22,7 +22,19 @@ from nets import nchw, save
 from trtpost import folders
 from trtpost.backends.tensorrt.obstacle import Machine
 from trtpost.builder import build
-from trtpost.bundle import FORMAT, MODEL, PASSPORT, PLAN, Plan, load_bundle, newest_bundle, read_bundle, write_bundle
+from trtpost.bundle import (
+    FORMAT,
+    MODEL,
+    PASSPORT,
+    PLAN,
+    Plan,
+    Verification,
+    load_bundle,
+    newest_bundle,
+    read_bundle,
+    record_verification,
+    write_bundle,
+)
 from trtpost.cuda import Device, Driver
 from trtpost.errors import BackendError, BundleError
 from trtpost.segment import Segmenter
@@ -324,7 +336,7 @@ def test_a_link_stays_a_link(bundle, tmp_path):
         assert load_bundle(target).passport.post.resize == "bilinear"
     with pytest.raises(BundleError, match=r"circle\.trtpost"):
         build(tmp_path / "net.onnx", tmp_path / "circle.trtpost", flavour="none")
-    with pytest.raises(BundleError, match="no such engine bundle"):
+    with pytest.raises(BundleError, match="is a link in a circle"):
         load_bundle(tmp_path / "circle.trtpost")
 
 
@@ -588,3 +600,35 @@ def test_hashes_are_those_of_the_files(planned):
     """What the passport says of its files is what `sha256sum` says."""
     passport = load_bundle(planned).passport
     assert passport.files == {name: sha256((planned / name).read_bytes()).hexdigest() for name in (MODEL, PLAN)}
+
+
+@pytest.mark.parametrize(
+    "content", [b'{"user": "data"}', b'{"name": {"request": 1}}', b" " * (17 << 20)], ids=[0, 1, 2]
+)
+def test_a_passport_of_somebody_else(bundle, content):
+    """A folder named like a bundle, whose files are called like ours: whole JSON without our entries, or huge."""
+    (bundle / PASSPORT).write_bytes(content)
+    with pytest.raises(BundleError, match="exists and is not an engine bundle"):
+        rebuilt(bundle)
+    assert (bundle / PASSPORT).read_bytes() == content
+
+
+@pytest.mark.parametrize(("name", "size"), [(MODEL, 5 << 30), (PASSPORT, 3 << 30)])
+def test_files_too_large_for_what_they_are(bundle, name, size):
+    """Refused by their size, not read: they hold nothing, and take no room on the disk."""
+    os.truncate(bundle / name, size)
+    with pytest.raises(BundleError, match=f"{name} has {size} bytes, and a {name} no more than"):
+        load_bundle(bundle)
+
+
+def test_a_bundle_is_found_after_a_change_of_folder(bundle, tmp_path, monkeypatch):
+    """What was loaded by a relative path, and keeps it for people."""
+    monkeypatch.chdir(bundle.parent)
+    loaded = load_bundle(bundle.name)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert (str(loaded.path), loaded.model) == (bundle.name, bundle / MODEL)
+    with Segmenter(loaded) as segmenter:
+        assert segmenter.bundle == load_bundle(bundle)
+    record_verification(loaded, Verification("net", "0", "engine", 1, 10, 0.9, 0, 1, 0.8))
+    assert load_bundle(bundle).passport.verification is not None

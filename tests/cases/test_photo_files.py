@@ -22,7 +22,7 @@ from trtpost.builder import build
 from trtpost.calibration import photos_in
 from trtpost.cli import app
 from trtpost.errors import ImageError, TrtpostError
-from trtpost.image import read_photo
+from trtpost.image import encode_mask, palette, read_photo
 from trtpost.inference import plan_jobs, run_all
 from trtpost.photos import find_photos, photos_under
 from trtpost.segment import Segmenter
@@ -376,3 +376,124 @@ def test_outputs_that_cannot_be(tmp_path):
     ]:
         with pytest.raises(TrtpostError, match=says):
             masks("a.jpg", output=output)
+
+
+# --- what is replaced -------------------------------------------------------------------------------------------------
+
+
+def picture(path: Path, mode: str = "RGB") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, (9, 6), 3).save(path)
+    return path
+
+
+@pytest.mark.parametrize("link", ["folder", "file", "overlay"])
+def test_two_masks_that_links_make_one_file(tmp_path, infer, link):
+    """Each has a name of its own, and one would replace the other: through a folder, a file, two kinds of file."""
+    folder, out = tree(tmp_path / "photos", "x/a.jpg", "y/a.jpg"), tmp_path / "out"
+    (out / "x").mkdir(parents=True)
+    if link == "folder":
+        (out / "y").symlink_to("x")
+    else:
+        (out / "y").mkdir()
+        (out / "y/a.mask.png").symlink_to("../x/a.mask.png" if link == "file" else "a.overlay.png")
+    code, said = infer(folder, "-o", out, "--overlay")
+    assert (code, said.count("are one file by a link")) == (1, 1)
+    assert files(out) == []
+
+
+@pytest.mark.parametrize("mode", ["RGB", "P", "L"])
+def test_a_picture_of_somebody_elses_is_not_replaced(tmp_path, infer, mode):
+    """The user's own, under the name of a mask or an overlay, of each kind of pixels, also behind a link."""
+    tree(tmp_path, "a.jpg", "b.jpg")
+    for name, target in (("keep.png", "keep.png"), ("a.overlay.png", "."), ("a.mask.png", "."), ("real.png", "l.png")):
+        own = picture(tmp_path / "own" / name, mode)
+        if target == "l.png":
+            (own.parent / target).symlink_to(name)
+        before = own.read_bytes()
+        code, said = infer(tmp_path / "a.jpg", "-o", own.parent / target, "--overlay")
+        assert (code, own.read_bytes()) == (1, before)
+        assert "exists and is no mask or overlay that trtpost wrote" in said
+        shutil.rmtree(own.parent)
+
+
+@pytest.mark.parametrize("pack", [[], ["--pack"]])
+def test_masks_and_overlays_of_ours_are_replaced(tmp_path, infer, pack):
+    """By a second run, under any name, behind a link; so is an empty file, which others make to have a name."""
+    tree(tmp_path, "a.jpg", "b.jpg")
+    (tmp_path / "empty.png").touch()
+    (tmp_path / "link.png").symlink_to("one.png")
+    for target in ("one.png", "one.png", "link.png", "empty.png", "", ""):
+        assert infer(tmp_path / "a.jpg", "-o", tmp_path / target, "--overlay", *pack)[0] == 0
+    assert (tmp_path / "link.png").is_symlink()
+
+
+def test_masks_of_older_versions_are_replaced(tmp_path, infer):
+    """Without a mark: a palette of our colours, or 16 bits of gray; overlays of theirs are not told from pictures."""
+    tree(tmp_path, "a.jpg")
+    mask = tmp_path / "a.mask.png"
+    for old in (
+        encode_mask(np.zeros((6, 9), np.uint8), palette(("a", "b", "c"))),
+        encode_mask(np.zeros((6, 9), np.int32), palette(("a", "b", "c"))),
+    ):
+        mask.write_bytes(old)
+        assert infer(tmp_path / "a.jpg", "-o", tmp_path)[0] == 0
+        assert mask.read_bytes() != old
+
+
+def test_bundles_are_no_folders_for_masks(tmp_path, bundle, infer):
+    """The next build would refuse a bundle with something else in it: itself, a folder in it, behind a link."""
+    tree(tmp_path, "a.jpg")
+    copy = shutil.copytree(bundle, tmp_path / "copy.trtpost")
+    (tmp_path / "link").symlink_to("copy.trtpost")
+    for output in ("copy.trtpost", "copy.trtpost/masks", "copy.trtpost/a.png", "link"):
+        code, said = infer(tmp_path / "a.jpg", "-o", tmp_path / output)
+        assert (code, "lies in the engine bundle" in said) == (1, True)
+    assert files(copy) == files(bundle)
+
+
+def test_masks_of_another_photo_are_not_taken_for_done(tmp_path, infer):
+    """Two calls into one folder: the second's mask replaces the first's of that name, also where it is newer."""
+    first, second = tree(tmp_path / "first", "a.jpg"), tmp_path / "second"
+    second.mkdir()
+    Image.new("RGB", (9, 6), "red").save(second / "a.png")
+    os.utime(second / "a.png", (1, 1))
+    out = tmp_path / "out"
+    made = {}
+    for folder in (first, second, first, second, second):
+        assert infer(folder, "-o", out, "--overlay")[0] == 0
+        for name in ("a.mask.png", "a.overlay.png"):
+            made.setdefault((folder, name), (out / name).read_bytes())
+            assert made[folder, name] == (out / name).read_bytes()
+    assert len(set(made.values())) == 4
+    before = (out / "a.overlay.png").stat().st_mtime_ns
+    assert infer(second, "-o", out, "--overlay")[0] == 0
+    assert (out / "a.overlay.png").stat().st_mtime_ns == before
+
+
+def test_what_a_killed_process_leaves_is_removed(tmp_path, infer):
+    """Hidden files of masks that were being written: by the next run of the same masks, once they are old."""
+    tree(tmp_path, "a.jpg")
+    names = [".a.mask.png.0123abcd", ".a.overlay.png.0123abcd", ".b.mask.png.0123abcd", ".a.mask.png.note", ".new"]
+    for name in (*names, ".a.mask.png.12345678"):
+        (tmp_path / name).touch()
+    for name in names:
+        os.utime(tmp_path / name, (1, 1))
+    assert infer(tmp_path / "a.jpg", "-o", tmp_path, "--overlay")[0] == 0
+    assert [name for name in files(tmp_path) if name.startswith(".")] == [
+        ".a.mask.png.12345678",
+        ".a.mask.png.note",
+        ".b.mask.png.0123abcd",
+        ".new",
+    ]
+
+
+def test_links_in_a_circle_are_called_so(tmp_path, infer):
+    """As a photo, an output, a folder above it, an engine."""
+    tree(tmp_path, "a.jpg")
+    circle = tmp_path / "circle.png"
+    circle.symlink_to("circle.png")
+    photo = tmp_path / "a.jpg"
+    for arguments in ((circle,), (photo, "-o", circle), (photo, "-o", circle / "x"), (photo, "-e", circle)):
+        code, said = infer(*arguments)
+        assert (code, "link in a circle" in said) == (1, True), said
