@@ -1,71 +1,53 @@
-"""The output side of a network: which output is the mask's, and from which tensor the post-processing starts."""
+"""The output side of a network: what its output holds, and from which tensor the post-processing starts."""
 
 from __future__ import annotations
 
 import math
-import re
 
 import onnx_graphsurgeon as gs
 
 from trtpost.errors import ModelError
-from trtpost.graph.bounds import bounds_of
+from trtpost.graph.bounds import COMPARISONS, bounds_of
 from trtpost.graph.flat import RESHAPING_OPS, unfolded
+from trtpost.graph.ids import ROUNDING_OPS, are_levels, holds_whole_numbers, ids_behind, keeps_values
 from trtpost.graph.layout import TO_NCHW, TO_NHWC, channel_axis, layout_of
-from trtpost.graph.tensors import dims, dtype_name, is_whole, listing, number
+from trtpost.graph.tensors import dims, dtype_name, is_whole, number
 from trtpost.spec import Layout
 
-_AUXILIARY = re.compile(r"(^|[^a-z])(aux|auxiliary|deep_?supervision)", re.IGNORECASE)
-_RETYPING_OPS = frozenset({"Cast", "Squeeze", "Unsqueeze", "Identity"})
+RETYPING_OPS = frozenset({"Cast", "Squeeze", "Unsqueeze", "Identity"})
 """Leave every label where it is."""
-_ROUNDING_OPS = frozenset({"Round", "Floor", "Ceil"})
-"""Leave whole numbers as they are."""
-_LABEL_OPS = _RETYPING_OPS | _ROUNDING_OPS | {"Reshape", "Transpose", "Resize", "Gather", "Slice"}
+_SOFTMAXES = {"Softmax": 1, "LogSoftmax": 0}
+LABEL_OPS = RETYPING_OPS | ROUNDING_OPS | {"Reshape", "Transpose", "Resize", "Gather", "Slice"}
 """Move labels about, but make no new ones, unless a `Resize` interpolates: see `before_interpolation`."""
 
-
-def segmentation_output(graph: gs.Graph, input_size: tuple[int, int]) -> gs.Variable:
-    """The output that holds the mask.
-
-    Args:
-        graph: the network.
-        input_size: its (height, width).
-
-    Raises:
-        ModelError: there is none, or several; the message lists them and names the flag.
-    """
-    candidates = [value for value in graph.outputs if _may_be_mask(value)]
-    candidates = candidates or [value for value in graph.outputs if _is_flattened(value, input_size)]
-    if not candidates:
-        raise ModelError(
-            "no output looks like a segmentation head (logits of four dimensions, or flattened from them, or integer "
-            f"labels): the model gives {listing(graph.outputs)}; name the logits' tensor with --logits"
-        )
-    for narrowing in (_without_auxiliary, _without_descendants, _without_confidences, _largest):
-        if len(candidates) > 1:
-            candidates = narrowing(candidates)
-    if len(candidates) > 1:
-        raise ModelError(
-            f"several outputs may be the segmentation head: {listing(candidates)}; choose one with --logits NAME"
-        )
-    return candidates[0]
+_CHANNELWISE_OPS = (
+    LABEL_OPS
+    | RESHAPING_OPS
+    | (COMPARISONS - {"Equal"})  # with the largest, that is an ArgMax
+    | {"QuantizeLinear", "DequantizeLinear", "Split", "Clip", "Add", "Sub", "Mul", "Div", "Pow", "Sqrt"}
+    | {"Mean", "Sum", "Max", "Min", "Where", "Pad"}
+)
+"""Scores of a class come from those of the same class."""
 
 
 def are_labels(value: gs.Variable) -> bool:
-    """True for class ids: the result of an ArgMax, or whole numbers that are not quantised logits."""
-    return argmax_before(value) is not None or (is_whole(value) and not _is_quantized(value))
-
-
-def _may_be_mask(value: gs.Variable) -> bool:
-    """Two axes of more than one pixel, and a type that logits or labels have."""
-    ranks = (2, 3, 4) if are_labels(value) else (4,)
-    return len(dims(value)) in ranks and sum(not isinstance(dim, int) or dim > 1 for dim in dims(value)) >= 2
-
-
-def _is_flattened(value: gs.Variable, input_size: tuple[int, int]) -> bool:
-    try:
-        return unfolded(value, input_size, labels=are_labels(value)) is not None
-    except ModelError:  # both layouts fit
+    """True for class ids: the result of an ArgMax and what was whole after it, or whole numbers that stand for none
+    that are not: neither quantised logits nor levels of a probability."""
+    if argmax_before(value) is not None or (ids_behind(value) is not None and holds_whole_numbers(value)):
         return True
+    return is_whole(value) and not _is_quantized(value) and not are_levels(value)
+
+
+def are_one_label_a_pixel(tensor: gs.Variable) -> bool:
+    """True for class ids without an axis for classes."""
+    shape = dims(tensor)
+    return are_labels(tensor) and (len(shape) < 4 or 1 in (shape[1], shape[3]) or argmax_before(tensor) is not None)
+
+
+def are_fractions(tensor: gs.Variable) -> bool:
+    """True of probabilities."""
+    low, high = bounds_of(tensor)
+    return low >= 0 and high <= 1 and not holds_whole_numbers(tensor)
 
 
 def _is_quantized(tensor: gs.Variable) -> bool:
@@ -74,51 +56,10 @@ def _is_quantized(tensor: gs.Variable) -> bool:
         node = tensor.inputs[0]
         if node.op.startswith(("QuantizeLinear", "QLinear")):
             return True
-        if node.op not in _LABEL_OPS | RESHAPING_OPS or node.op == "Cast":
+        if node.op not in LABEL_OPS | RESHAPING_OPS or node.op == "Cast":
             return False
         tensor = node.inputs[0]
     return False
-
-
-def _without_auxiliary(candidates: list[gs.Variable]) -> list[gs.Variable]:
-    return [value for value in candidates if not _AUXILIARY.search(value.name)] or candidates
-
-
-def _without_descendants(candidates: list[gs.Variable]) -> list[gs.Variable]:
-    """Of logits and the Softmax or ArgMax of the same logits, keep the first, which hold the most."""
-    known = {id(value) for value in candidates}
-    kept = []
-    for value in candidates:
-        tensor, descends = value, False
-        while tensor.inputs and tensor.inputs[0].op in _RETYPING_OPS | {"Softmax", "Sigmoid", "ArgMax", "Transpose"}:
-            tensor = tensor.inputs[0].inputs[0]
-            descends = descends or id(tensor) in known
-        if not descends:
-            kept.append(value)
-    return kept
-
-
-def _without_confidences(candidates: list[gs.Variable]) -> list[gs.Variable]:
-    """Beside labels, how sure the network is of them."""
-    made = {id(value): value.inputs[0] for value in candidates if value.inputs}
-    return [
-        value
-        for value in candidates
-        if id(value) not in made or made[id(value)].op not in ("ReduceMax", "TopK") or argmax_before(value) is not None
-    ] or candidates
-
-
-def _largest(candidates: list[gs.Variable]) -> list[gs.Variable]:
-    """Deep supervision: heads of the same classes at several resolutions; the finest is the one that people use."""
-    if len({len(dims(value)) for value in candidates}) != 1 or any(
-        not isinstance(dim, int) for value in candidates for dim in dims(value)[1:]
-    ):
-        return candidates
-    channels = {min(dims(value)[1], dims(value)[-1]) for value in candidates}
-    areas = [math.prod(map(number, dims(value)[1:])) for value in candidates]
-    if len(channels) != 1 or areas.count(max(areas)) != 1:
-        return candidates
-    return [candidates[areas.index(max(areas))]]
 
 
 def argmax_before(output: gs.Variable) -> gs.Node | None:
@@ -128,7 +69,7 @@ def argmax_before(output: gs.Variable) -> gs.Node | None:
         node = tensor.inputs[0]
         if node.op in ("ArgMax", "ArgMin") or (node.op == "TopK" and tensor is node.outputs[1]):
             return node
-        if node.op not in _LABEL_OPS:
+        if node.op not in LABEL_OPS:
             return None
         tensor = node.inputs[0]
     return None
@@ -137,10 +78,12 @@ def argmax_before(output: gs.Variable) -> gs.Node | None:
 def logits_before_argmax(output: gs.Variable, input_size: tuple[int, int]) -> tuple[gs.Variable, Layout] | None:
     """What a final ArgMax was taken of, in the layout that its axis tells; None where labels were moved after it."""
     tensor, reshaped = output, False
-    while tensor.inputs and tensor.inputs[0].op in _RETYPING_OPS | RESHAPING_OPS:
+    while tensor.inputs and tensor.inputs[0].op in RETYPING_OPS | RESHAPING_OPS:
+        if tensor.inputs[0].op == "Cast" and not keeps_values(tensor.inputs[0]):
+            return None  # ids have become others, or true and false
         reshaped = reshaped or tensor.inputs[0].op in ("Reshape", "Flatten")
         tensor = tensor.inputs[0].inputs[0]
-    if not tensor.inputs or tensor.inputs[0].op != "ArgMax":
+    if not tensor.inputs or tensor.inputs[0].op != "ArgMax" or tensor.inputs[0].attrs.get("select_last_index", 0):
         return None
     logits = tensor.inputs[0].inputs[0]
     shape = dims(logits)
@@ -170,12 +113,12 @@ def before_interpolation(output: gs.Variable) -> tuple[gs.Variable, tuple[str, .
     if argmax_before(output) is None:
         return output, ()
     tensor, best, dropped, kept = output, output, [], 0
-    while tensor.inputs[0].op in _LABEL_OPS:
+    while tensor.inputs[0].op in LABEL_OPS:
         node = tensor.inputs[0]
         tensor = node.inputs[0]
         dropped.append(node.op)
         if node.op == "Resize" and node.attrs.get("mode", "nearest") != "nearest":
-            moving = set(dropped[kept:-1]) - _RETYPING_OPS - _ROUNDING_OPS - {"Resize"}
+            moving = set(dropped[kept:-1]) - RETYPING_OPS - ROUNDING_OPS - {"Resize"}
             if moving:
                 raise ModelError(
                     f"the network interpolates its class ids ('{node.outputs[0].name}', a {node.attrs['mode']} Resize) "
@@ -188,7 +131,9 @@ def before_interpolation(output: gs.Variable) -> tuple[gs.Variable, tuple[str, .
 def before_retyping(output: gs.Variable) -> tuple[gs.Variable, tuple[str, ...]]:
     """Integer labels before the Cast, Squeeze or Unsqueeze that ends the network, and the ops stepped over."""
     tensor, best, dropped, kept = output, output, [], 0
-    while tensor.inputs and tensor.inputs[0].op in _RETYPING_OPS and tensor.inputs[0].inputs[0].inputs:
+    while tensor.inputs and tensor.inputs[0].op in RETYPING_OPS and tensor.inputs[0].inputs[0].inputs:
+        if tensor.inputs[0].op == "Cast" and not keeps_values(tensor.inputs[0]):
+            break
         dropped.append(tensor.inputs[0].op)
         tensor = tensor.inputs[0].inputs[0]
         if is_whole(tensor) and len(dims(tensor)) in (2, 3, 4):
@@ -283,11 +228,20 @@ def _is_folded(before: gs.Variable, tensor: gs.Variable, input_size: tuple[int, 
 
 
 def label_count(tensor: gs.Variable) -> int:
-    """How many classes labels can name: from the ArgMax before them, or their type; 0 where neither tells."""
+    """How many classes labels can name: from the ArgMax before them, or their type; 0 where neither tells.
+
+    Raises:
+        ModelError: more than a mask can hold.
+    """
     argmax = argmax_before(tensor)
-    if argmax is not None and dims(argmax.inputs[0]):
-        shape = dims(argmax.inputs[0])
-        return number(shape[argmax.attrs.get("axis", -1 if argmax.op == "TopK" else 0)])
+    low, high = bounds_of(tensor)
+    if argmax is not None and math.isfinite(high):
+        return int(high) + 1
+    if ids_behind(tensor) is not None and math.isfinite(high) and not -(1 << 31) <= low <= high < 1 << 31:
+        raise ModelError(
+            f"the class ids of '{tensor.name}' go from {low:.0f} to {high:.0f}, and masks hold 32 bits: name those "
+            f"before with --logits '{getattr(ids_behind(tensor), 'name', '')}'"
+        )
     return {"bool": 2, "uint8": 256}.get(dtype_name(tensor), 0)
 
 
@@ -299,15 +253,35 @@ def limits_of(tensor: gs.Variable) -> tuple[float, float] | None:
 
 def are_independent(output: gs.Variable) -> bool:
     """True where scores of several classes come from a Sigmoid each, so that none, or several, may be large."""
-    tensor = output
-    while tensor.inputs and tensor.inputs[0].inputs:
-        node = tensor.inputs[0]
-        if node.op in ("Sigmoid", "HardSigmoid"):
+    low, high = bounds_of(output)
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return False  # a gate: what it multiplies has no limits
+    pending, seen = [output], set()
+    while pending:
+        tensor = pending.pop()
+        node = tensor.inputs[0] if tensor.inputs else None
+        if node is None or id(tensor) in seen:
+            continue
+        seen.add(id(tensor))
+        if node.op.removeprefix("QLinear") in ("Sigmoid", "HardSigmoid"):
             return True
-        if node.op not in _LABEL_OPS | RESHAPING_OPS | {"QuantizeLinear", "DequantizeLinear"}:
-            return False
-        tensor = node.inputs[0]
+        if node.op in _CHANNELWISE_OPS:
+            pending += node.inputs
     return False
+
+
+def refuse_lone_argmax(tensor: gs.Variable) -> None:
+    """Refuse the ArgMax over one class.
+
+    Raises:
+        ModelError: it is one; the message names what it was taken of.
+    """
+    argmax = argmax_before(tensor)
+    if argmax is not None and bounds_of(argmax.outputs[-1]) == (0, 0):
+        raise ModelError(
+            f"'{tensor.name}' is an {argmax.op} over one class, which is 0 everywhere: take the scores before it with "
+            f"--logits '{argmax.inputs[0].name}'"
+        )
 
 
 def refuse_lone_softmax(tensor: gs.Variable) -> None:
@@ -316,11 +290,12 @@ def refuse_lone_softmax(tensor: gs.Variable) -> None:
     Raises:
         ModelError: it is one; the message names the tensor before it.
     """
-    while tensor.inputs and tensor.inputs[0].op in _RETYPING_OPS | RESHAPING_OPS | {"Transpose"}:
+    while tensor.inputs and tensor.inputs[0].op in RETYPING_OPS | RESHAPING_OPS | {"Transpose"}:
         tensor = tensor.inputs[0].inputs[0]
     node = tensor.inputs[0] if tensor.inputs else None
-    if node is not None and node.op == "Softmax" and dims(tensor) and dims(tensor)[node.attrs.get("axis", -1)] == 1:
+    if node is not None and node.op in _SOFTMAXES and dims(tensor) and dims(tensor)[node.attrs.get("axis", -1)] == 1:
         raise ModelError(
-            f"'{tensor.name}' is a Softmax of one class, which is 1 everywhere: take the logits before it with "
+            f"'{tensor.name}' is a {node.op} of one class, which is {_SOFTMAXES[node.op]} everywhere: take the logits "
+            "before it with "
             f"--logits '{node.inputs[0].name}', or train with two classes, or with a Sigmoid"
         )

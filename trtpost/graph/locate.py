@@ -10,9 +10,12 @@ import onnx
 import onnx_graphsurgeon as gs
 
 from trtpost.errors import ModelError
+from trtpost.graph import doubts
 from trtpost.graph import head as heads
+from trtpost.graph import ids as class_ids
 from trtpost.graph.flat import Unfolded, unfolded
 from trtpost.graph.layout import channel_axis, input_layout, layout_or_ask
+from trtpost.graph.outputs import depends_on, segmentation_output
 from trtpost.graph.tensors import constant_values, dims, dtype_name, is_constant, listing, number
 from trtpost.spec import Ending, Head, Layout
 
@@ -43,6 +46,7 @@ class Located:
         independent: several classes have a Sigmoid each, so that none, or more than one, may be large.
         background: the value that one of the classes must exceed, else the pixel is class 0, which counts among
             `classes`, but has no channel in `shape` (`multilabel`); None: the largest wins, whatever it is.
+        doubts: what was concluded and may be wrong: a sentence each, with the flag that settles it.
     """
 
     input: str
@@ -65,6 +69,7 @@ class Located:
     limits: tuple[float, float] | None = None
     independent: bool = False
     background: float | None = None
+    doubts: tuple[str, ...] = ()
 
     @property
     def is_choice(self) -> bool:
@@ -109,7 +114,8 @@ def locate(
         ModelError: nothing fits, or several outputs do; the message lists them and names the flag.
     """
     graph = gs.import_onnx(model)
-    source = _image_input(graph)
+    named = _tensor(graph, logits) if logits is not None else None
+    source = _image_input(graph, named)
     source_layout = input_layout(source)
     shape = dims(source)
     height, width, channels = shape[1:] if source_layout == "NHWC" else (shape[2], shape[3], shape[1])
@@ -120,21 +126,37 @@ def locate(
             "trtpost takes networks of 1 or 3, fixed in the model"
         )
 
-    if logits is not None:
-        output = tensor = _tensor(graph, logits)
+    if named is not None:
+        output = tensor = named
         dropped: tuple[str, ...] = ()
     else:
-        output = heads.segmentation_output(graph, size)
+        output = segmentation_output(graph, source, size)
         tensor, layout, dropped = _start(output, head, layout, size, before_argmax=before_argmax)
+        _image_input(graph, tensor)
+    _check_meaning(tensor, source, head)
     view = _unfolded(tensor, head, layout, size, guess=logits is not None)
     tensor_shape = view.shape if view is not None else dims(tensor)
     found_head = _head(tensor, layout, size) if head is None else "argmax" if head == "multilabel" else head
+    column = view is None and found_head == "labels" and _ends_in_one(tensor_shape, shape[0])
+    if column:
+        tensor_shape = (1, *tensor_shape[:2])
+    _refuse_other_batch(tensor, tensor_shape, shape[0])
     found_layout, classes = _channels(tensor, tensor_shape, found_head, view.layout if view else layout, size)
     multilabel = head == "multilabel" and classes > 1
     if head == "multilabel" and not multilabel:
         found_head, classes = "threshold", 2
+    if found_head == "argmax" and classes == 1:
+        raise ModelError(
+            f"tensor '{tensor.name}' has one channel, and the ArgMax of one is 0 everywhere: leave out --head argmax"
+        )
     if found_head == "threshold":
         heads.refuse_lone_softmax(tensor)
+    is_threshold = multilabel or found_head == "threshold"
+    questions = [
+        class_ids.narrowed(tensor) if found_head == "labels" else doubts.precision_doubt(tensor, dtype_name(tensor)),
+        doubts.threshold_doubt(tensor) if is_threshold and threshold is None else None,
+        doubts.resolutions_doubt(output, graph.outputs) if logits is None else None,
+    ]
     located = Located(
         input=source.name,
         input_layout=source_layout,
@@ -152,38 +174,98 @@ def locate(
         dtype=dtype_name(tensor),
         dropped=dropped,
         others=tuple(value.name for value in graph.outputs if value.name != output.name),
-        is_flat=view is not None,
-        limits=heads.limits_of(tensor) if multilabel or found_head == "threshold" else None,
+        is_flat=view is not None or column,
+        limits=heads.limits_of(tensor) if is_threshold else None,
         independent=found_head == "argmax" and "ArgMax" not in dropped and heads.are_independent(output),
     )
+    if head is None and found_head == "argmax":
+        questions.append(
+            doubts.picture_doubt(tensor, classes, located.input_channels, located.logits_size, located.input_size)
+        )
+    located = replace(located, doubts=tuple(one for one in questions if one is not None))
     if not multilabel:
         return located
     background = located.threshold if threshold is None else threshold
     return replace(located, classes=classes + 1, background=background)
 
 
-def input_of(model: onnx.ModelProto) -> tuple[str, Layout]:
-    """Name and layout of the image input.
+def _check_meaning(tensor: gs.Variable, source: gs.Variable, head: Ending | None) -> None:
+    """Refuse what is no mask, whatever its shape, and what is another one than the user says.
+
+    Raises:
+        ModelError: it is; the message says what to take instead.
+    """
+    if not depends_on(tensor, source):
+        raise ModelError(f"tensor '{tensor.name}' is the same for every image: name another with --logits")
+    batch, shape = dims(source)[0], dims(tensor)
+    if len(shape) == 4 and batch == 1 and isinstance(shape[0], int) and shape[0] > 1:
+        raise ModelError(
+            f"tensor '{tensor.name}' {list(shape)} holds {shape[0]} masks of one image, as of networks that give each "
+            "object its own, and trtpost gives one: name a tensor of four dimensions that begin with 1 with --logits"
+        )
+    class_ids.refuse_what_ids_became(tensor, head=head)
+    if head in ("argmax", "multilabel") and heads.are_one_label_a_pixel(tensor):
+        raise ModelError(
+            f"tensor '{tensor.name}' holds class ids, one for each pixel, so --head {head} cannot be: leave it out, or "
+            "name the scores that they were made from with --logits"
+        )
+    if head == "labels" and heads.are_fractions(tensor):
+        raise ModelError(
+            f"tensor '{tensor.name}' holds values between 0 and 1, and no class ids, so --head labels cannot be: leave "
+            "it out, or say --head threshold"
+        )
+    heads.refuse_lone_argmax(tensor)
+
+
+def _ends_in_one(shape: tuple[int | str, ...], batch: int | str) -> bool:
+    """True for labels [h, w, 1]: of one photo, with a last axis for the class id."""
+    return len(shape) == 3 and shape[2] == 1 and 1 not in shape[:2] and shape[0] != batch and number(batch) in (0, 1)
+
+
+def _refuse_other_batch(tensor: gs.Variable, shape: tuple[int | str, ...], batch: int | str) -> None:
+    """Refuse what has not one entry for each photo.
+
+    Raises:
+        ModelError: it has not.
+    """
+    shown = f"tensor '{tensor.name}' {list(dims(tensor))}"
+    if len(shape) == 2 and shape[0] == batch and batch != 1:
+        raise ModelError(
+            f"{shown} has a row of values for each photo of the batch, and no rows and columns of pixels: name another "
+            "with --logits"
+        )
+    if len(shape) > 2 and isinstance(shape[0], int) and isinstance(batch, int) and shape[0] != batch:
+        raise ModelError(
+            f"{shown} has {shape[0]} entries, but the input holds {batch} photo{'s' * (batch != 1)}: name a tensor with "
+            "one entry a photo with --logits"
+        )
+
+
+def input_of(model: onnx.ModelProto, logits: str | None = None) -> tuple[str, Layout]:
+    """Name and layout of the image input, that which the tensor `logits` needs where it is given.
 
     Raises:
         ModelError: there is none, or more than one.
     """
-    source = _image_input(gs.import_onnx(model))
+    graph = gs.import_onnx(model)
+    source = _image_input(graph, _tensor(graph, logits) if logits is not None else None)
     return source.name, input_layout(source)
 
 
-def _image_input(graph: gs.Graph) -> gs.Variable:
-    fitting = [value for value in graph.inputs if len(dims(value)) == 4 and dtype_name(value) in _IMAGE_DTYPES]
-    if len(fitting) == 1 and len(graph.inputs) == 1:
+def _image_input(graph: gs.Graph, tensor: gs.Variable | None) -> gs.Variable:
+    """The one image among the inputs; the only one that `tensor` needs, where that is given."""
+    inputs = [value for value in graph.inputs if tensor is None or depends_on(tensor, value)] or graph.inputs
+    fitting = [value for value in inputs if len(dims(value)) == 4 and dtype_name(value) in _IMAGE_DTYPES]
+    if len(fitting) == 1 and (tensor is None or len(inputs) == 1):
         return fitting[0]
     if not fitting:
         raise ModelError(
             f"the model has no image input: it needs one of four dimensions and type {', '.join(_IMAGE_DTYPES)}, "
-            f"but has {listing(graph.inputs)}"
+            f"but has {listing(inputs)}"
         )
     raise ModelError(
-        f"the model has {len(graph.inputs)} inputs, {listing(graph.inputs)}: "
-        "trtpost takes networks with one image input; make the others constants before the export"
+        f"the model has {len(inputs)} inputs, {listing(inputs)}: trtpost takes networks with one image input; make the "
+        "others constants before the export, or name a tensor that needs the image alone with --logits"
     )
 
 
@@ -254,7 +336,7 @@ def _unfolded(
 
 def _head(tensor: gs.Variable, layout: Layout | None, input_size: tuple[int, int]) -> Head:
     shape = dims(tensor)
-    if heads.are_labels(tensor) and (len(shape) < 4 or 1 in (shape[1], shape[3]) or heads.argmax_before(tensor)):
+    if heads.are_one_label_a_pixel(tensor):
         return "labels"
     view = unfolded(tensor, input_size, layout=layout, guess=True)
     channels: int | str = 0
@@ -293,6 +375,8 @@ def _channels(
 
 
 def _tensor(graph: gs.Graph, name: str) -> gs.Variable:
+    if any(value.name == name for value in graph.inputs):
+        raise ModelError(f"'{name}' (--logits) is an input of the model: name a tensor that the network computes")
     tensors = {key: value for key, value in graph.tensors().items() if isinstance(value, gs.Variable) and value.inputs}
     tensor = tensors.get(name) or tensors.get(name + ":0") or tensors.get(name.removesuffix(":0"))
     if tensor is None:

@@ -48,6 +48,15 @@ def constant_values(value: gs.Tensor) -> np.ndarray | None:
     return None
 
 
+def branches_of(tensor: gs.Tensor) -> list[gs.Tensor]:
+    """What either branch of the If gives that makes a tensor; empty where no If does."""
+    node = tensor.inputs[0] if tensor.inputs else None
+    if node is None or node.op != "If":
+        return []
+    at = next(index for index, output in enumerate(node.outputs) if output is tensor)
+    return [graph.outputs[at] for graph in node.attrs.values() if isinstance(graph, gs.Graph)]
+
+
 def listing(values: Iterable[gs.Tensor]) -> str:
     """Names, types and shapes, for messages."""
     return ", ".join(f"'{one.name}' {dtype_name(one)} [{', '.join(map(str, dims(one)))}]" for one in values) or "none"
