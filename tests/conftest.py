@@ -65,7 +65,7 @@ def in_this_process(monkeypatch):
 def trtpost(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-c", "from trtpost.cli import main; main()", *map(str, arguments)],
+        [sys.executable, "-c", "from trtpost.entry import main; main()", *map(str, arguments)],
         cwd=cwd,
         capture_output=True,
         text=True,

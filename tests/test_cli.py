@@ -71,7 +71,7 @@ def test_output_that_cannot_be_printed(place):
     for target in ("/dev/full", "/dev/null"):
         with open(target, "w") as stream:  # noqa: PTH123
             done = subprocess.run(
-                [sys.executable, "-c", "from trtpost.cli import main; main()", "inspect", "net.trtpost"],
+                [sys.executable, "-c", "from trtpost.entry import main; main()", "inspect", "net.trtpost"],
                 cwd=place,
                 stdout=stream,
                 stderr=subprocess.PIPE,
@@ -229,9 +229,7 @@ def deep(tmp_path):
 )
 def test_a_build_can_be_stopped_and_leaves_nothing(deep, number, says):
     # a shell that starts this in the background makes children ignore Ctrl-C
-    start = (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from trtpost.cli import main; main()"
-    )
+    start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from trtpost.entry import main; main()"
     process = subprocess.Popen(
         [sys.executable, "-u", "-c", start, "build", "deep.onnx", "--flavour", "tensorrt_rtx"],
         cwd=deep,
@@ -252,6 +250,61 @@ def test_a_build_can_be_stopped_and_leaves_nothing(deep, number, says):
     assert errors == says
     assert output == ""  # neither the build's line nor the bundle's
     assert files(deep) == ["deep.onnx"]
+
+
+LOST = """
+import os, signal, sys, threading, time, types
+from pathlib import Path
+from trtpost import entry
+from trtpost.errors import TrtpostError
+from trtpost.files import write_whole
+
+number = int(sys.argv[1])
+
+class Lost:
+    def __del__(self):
+        os.kill(os.getpid(), number)
+        time.sleep(0.01)  # the exception is raised in here, and Python only prints it
+
+def slow(file):
+    file.write(b"x")
+    file.flush()
+    time.sleep(60)
+
+def app():
+    threading.Thread(target=write_whole, args=(Path("mask.png"), slow, TrtpostError), daemon=True).start()
+    while not any(name.startswith(".mask.png") for name in os.listdir()):
+        time.sleep(0.01)
+    Lost()
+    time.sleep(60)
+
+entry.GRACE_SECONDS = 0.2
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.modules["trtpost.cli"] = types.SimpleNamespace(app=app)
+entry.main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM that could be handled")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "kill"])
+def test_a_signal_ends_the_process_even_where_its_exception_is_lost(tmp_path, number):
+    """In a finalizer; and what another thread is writing is removed."""
+    command = [sys.executable, "-c", LOST, str(int(number))]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 128 + number, done.stderr
+    assert "Exception ignored in" in done.stderr
+    assert done.stderr.endswith("trtpost: interrupted\n") == (number == signal.SIGINT)
+    assert files(tmp_path) == []
+
+
+def test_signals_are_in_hand_before_anything_heavy_is_imported():
+    """A process that is stopped while it starts must not show a traceback."""
+    code = (
+        "import sys; before = set(sys.modules); import trtpost.entry; "
+        "print({'typer', 'rich', 'numpy', 'onnx', 'PIL', 'importlib.metadata'} & (sys.modules.keys() - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
 
 
 def test_inspect_shows_what_a_plan_computes_in(place):

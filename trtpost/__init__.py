@@ -10,7 +10,6 @@ result.overlay().save("overlay.png")
 from __future__ import annotations
 
 import importlib
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -43,6 +42,8 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
+        from importlib.metadata import version
+
         return version("trtpost")
     if name not in _HOMES:
         raise AttributeError(f"module 'trtpost' has no attribute '{name}'")

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
-
-from trtpost.errors import TrtpostError
 
 app = typer.Typer(
     help="Segmentation masks at the photo's resolution: ArgMax and Resize inside the engine.",
@@ -24,66 +20,6 @@ bench = typer.Typer(help="Measure: everybody in one process, in turn.", no_args_
 app.add_typer(bench, name="bench")
 export = typer.Typer(help="Take a bundle to other servers.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(export, name="export")
-
-
-def main() -> None:
-    """Entry point: faults that the user can mend become one sentence and exit code 1, Ctrl-C one word and 130."""
-    signal.signal(signal.SIGTERM, _terminated)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # nohup and the like ignore it
-        signal.signal(signal.SIGINT, _terminated)
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:  # closed by the caller
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
-        elif hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # file names and terminals need not be UTF-8
-    try:
-        try:
-            app()
-        finally:
-            sys.stdout.flush()
-    except BaseException as error:
-        if _received:  # native code may have made another fault of the interrupt, while it was being imported say
-            _end(_received[0])
-        if not isinstance(error, (TrtpostError, OSError, MemoryError)):
-            raise
-        _tell(error)
-
-
-def _tell(error: TrtpostError | OSError | MemoryError) -> NoReturn:
-    """A fault that the user can mend, as a sentence."""
-    if isinstance(error, TrtpostError):
-        _fail(str(error))
-    if isinstance(error, MemoryError):
-        _fail(f"not enough memory{f': {error}' if str(error) else ''}; try smaller photos, or fewer at once")
-    # the reader has gone or the disk is full: silence the interpreter's own complaint at exit
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    if not isinstance(error, BrokenPipeError):
-        where = f" {error.filename}" if error.filename else ""
-        _fail(f"cannot read or write{where}: {error.strerror or error}")
-    sys.exit(1)
-
-
-_received: list[int] = []
-"""The signals that have ended this process."""
-
-
-def _terminated(number: int, _: object) -> NoReturn:
-    _received.append(number)
-    raise SystemExit  # an exception, so that children are ended and files cleaned up
-
-
-def _end(number: int) -> NoReturn:
-    if number == signal.SIGINT:
-        print("trtpost: interrupted", file=sys.stderr, flush=True)
-    os._exit(128 + number)  # everything is cleaned up, and native code in another thread would hold the process
-
-
-def _fail(message: str) -> NoReturn:
-    from trtpost.errors import one_line
-
-    print(f"trtpost: {one_line(message)}", file=sys.stderr)
-    sys.exit(1)
 
 
 def _version(wanted: bool) -> None:

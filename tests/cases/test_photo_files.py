@@ -332,7 +332,7 @@ def test_stdin_that_nobody_fills(monkeypatch, stream, says):
 
 def test_a_real_pipe(tmp_path, bundle):
     """The same in a process of its own, as a shell runs it."""
-    command = [sys.executable, "-c", "from trtpost.cli import main; main()", "infer", "-e", str(bundle), "-"]
+    command = [sys.executable, "-c", "from trtpost.entry import main; main()", "infer", "-e", str(bundle), "-"]
     done = subprocess.run(command, cwd=tmp_path, input=PHOTO, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     assert files(tmp_path) == ["stdin.mask.png"]
