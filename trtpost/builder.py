@@ -31,13 +31,16 @@ from trtpost.bundle import (
 from trtpost.calibration import content_hash, photos_in, pixels_in
 from trtpost.convert import convert, kind_of
 from trtpost.convert.formats import saved_model_folder
-from trtpost.errors import BackendError, BundleError, ModelError, PrecisionError, SpecError, printable
+from trtpost.errors import BackendError, BundleError, ModelError, PrecisionError, SpecError, one_line, printable
 from trtpost.graph.bake import bake, inlined, with_input_size
+from trtpost.graph.ignored import IGNORED, tells_negative
 from trtpost.graph.locate import Located, input_of, locate
 from trtpost.graph.model import external_files, load_model, metadata, normalized, understood
 from trtpost.graph.reduce import network_inputs, reduced, spoilt_weights
 from trtpost.graph.sizes import refuse_size
+from trtpost.graph.trial import settled
 from trtpost.image import class_name
+from trtpost.loadable import check_loads
 from trtpost.options import MIN_AGREEMENT, ONLY_NATIVE, BuildOptions, options_from, region_for
 from trtpost.packages import installed_version
 from trtpost.progress import Progress
@@ -119,9 +122,11 @@ def build(
 
     loaded, baked, passport = _baked(source, kind, options, progress)
     passport = replace(passport, request=request, source_sha256=source_hash)
+    check_loads(baked, passport, path)
     if options.precision != "fp32":
         with understood(source):
             baked, passport = _lowered(loaded, baked, passport, photos, options, progress)
+        check_loads(baked, passport, path)
     plan = None
     if flavour in flavours.FLAVOURS:
         try:
@@ -188,6 +193,10 @@ def _baked(
         step.result = describe_spec(pre, post, origin, located.background)
     for warning in doubts(located, pre, origin):
         progress.warn(warning)
+    if post.head == "labels" and tells_negative(decided.model, located.logits):
+        progress.warn(
+            f"class ids below zero become {IGNORED} in the mask, as `ignore` is written in Pascal VOC and Cityscapes"
+        )
     if options.head is None and located.is_choice and not _has_background(_names(decided.model, options)):
         progress.warn(describe_choice(located))
     with understood(source):
@@ -226,7 +235,7 @@ def next_step(bundle: Bundle, flavour: str) -> str:
 
 def doubts(located: Located, pre: Pre, origin: str) -> list[str]:
     """What was decided for the user and may be wrong: a sentence each, with the flag that settles it."""
-    found = []
+    found = list(located.doubts)
     if origin == ASSUMED:
         found.append(
             "the model does not say how pixels are normalised: (pixel - 127.5) / 127.5 is ASSUMED, and a wrong guess "
@@ -382,9 +391,10 @@ def _fault_of_size(source: Path, options: BuildOptions) -> ModelError | None:
 
 def _locate(model: onnx.ModelProto, source: Path, options: BuildOptions) -> tuple[onnx.ModelProto, Located]:
     if options.input_size is not None:
-        name, layout = input_of(model)
+        name, layout = input_of(model, options.logits)
         refuse_size(model, name, layout, options.input_size)
         model = with_input_size(model, name, layout, options.input_size)
+    model = settled(model, options.logits)
 
     def found(head: Ending | None) -> Located:
         return locate(
@@ -419,8 +429,7 @@ def _pre(located: Located, known: dict[str, str], options: BuildOptions) -> tupl
     elif located.input_dtype == "uint8":
         (mean, std), origin = parse_normalization("none"), "quantised input"
     elif "normalization" in known:
-        stated = json.loads(known["normalization"])
-        mean, std, origin = tuple(stated["mean"]), tuple(stated["std"]), "the model's metadata"
+        (mean, std), origin = _stated_normalization(known["normalization"]), "the model's metadata"
     elif located.expects == "pixels":
         (mean, std), origin = parse_normalization("none"), "normalised inside the network"
     elif located.expects == "unit":
@@ -433,7 +442,38 @@ def _pre(located: Located, known: dict[str, str], options: BuildOptions) -> tupl
 
 def _names(model: onnx.ModelProto, options: BuildOptions) -> tuple[str, ...]:
     """Of the classes: given, or in the model's metadata; empty where there are none."""
-    return options.labels or tuple(json.loads(metadata(model).get("labels", "[]")))
+    if options.labels:
+        return options.labels
+    text = metadata(model).get("labels", "[]")
+    try:
+        names = json.loads(text)
+    except (ValueError, RecursionError):
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ModelError(
+            f"the model's metadata entry trtpost.labels is no list of class names in JSON, but {_quoted(text)}: "
+            "remove it, or give the names with --labels"
+        )
+    return tuple(names)
+
+
+def _stated_normalization(text: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation of pixels, as a model's metadata state them."""
+    try:
+        stated = json.loads(text)
+        found = tuple(stated["mean"]), tuple(stated["std"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        found = ((), ())
+    if not all(found) or not all(type(value) in (int, float) for values in found for value in values):
+        raise ModelError(
+            "the model's metadata entry trtpost.normalization is no JSON such as "
+            f'{{"mean": [127.5], "std": [127.5]}}, but {_quoted(text)}: remove it, or say --normalize'
+        )
+    return found
+
+
+def _quoted(text: str) -> str:
+    return one_line(repr(text if len(text) <= 60 else text[:57] + "..."))
 
 
 def _has_background(names: tuple[str, ...]) -> bool:

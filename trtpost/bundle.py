@@ -161,7 +161,7 @@ class Passport:
             size = f"{self.pre.height}x{self.pre.width}"
             raise SpecError(
                 f"the network takes {images} images of {size} at once; no more than {MAX_INPUT} pixels are taken: "
-                "choose a smaller --input-size, or export it with another batch"
+                "choose a smaller --input-size where its size is dynamic, else export it with a smaller size or batch"
             )
         if min(*self.max_size, self.max_batch) < 1 or max(self.max_size) > MAX_SIDE or self.photos < 0:
             raise SpecError(f"sizes are from 1 to {MAX_SIDE}, and numbers not negative")

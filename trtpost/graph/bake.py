@@ -13,9 +13,11 @@ import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
 from trtpost.errors import ModelError, SpecError, reason
+from trtpost.graph.ignored import IGNORED, may_be_negative
 from trtpost.graph.layout import channel_axis
 from trtpost.graph.locate import Located
 from trtpost.graph.model import DOMAIN, FUNCTION_IR_VERSION, opset_of
+from trtpost.graph.nodes import graphs_of
 from trtpost.graph.part import part_of
 from trtpost.graph.postprocess import NODE, node_model, spatial
 from trtpost.graph.preprocess import pixel_model
@@ -24,6 +26,9 @@ from trtpost.spec import Post, Pre
 
 NETWORK = "network/"
 """Prefix of every name that comes from the source model, so that ours can be plain: image, output_size, mask."""
+
+_NO_LOGITS = ("bool", "uint8", "int8", "uint16", "int16")
+"""Types of scores that ArgMax or TensorRT does not take, and float32 holds."""
 
 
 def bake(
@@ -117,12 +122,16 @@ def network_of(model: onnx.ModelProto, located: Located, pre: Pre) -> onnx.Model
     if located.head == "labels":
         if located.dtype.startswith("float"):
             logits = _append(graph, "Cast", logits, logits.shape, {"to": onnx.TensorProto.INT32}, np.int32)
-        logits = _unfold(graph, logits, located) if located.is_flat else _rank_three(graph, logits)
+        elif may_be_negative(logits):
+            logits = _with_ignored(graph, logits)
+        logits = _unfold(graph, logits, located) if located.is_flat else _rank_three(graph, logits, batch)
     else:
-        if located.dtype in ("uint8", "int8") or (located.background is not None and located.dtype != "float32"):
+        if located.dtype in _NO_LOGITS or (located.background is not None and located.dtype != "float32"):
             logits = _append(graph, "Cast", logits, logits.shape, {"to": onnx.TensorProto.FLOAT}, np.float32)
         if located.is_flat:
             logits = _unfold(graph, logits, located)
+        if located.is_compared_inside:
+            logits = _largest(graph, logits, located)
         if located.background is not None:
             logits = _with_background(graph, logits, located, located.background)
     graph.inputs, graph.outputs = [source], [logits]
@@ -133,7 +142,12 @@ def network_of(model: onnx.ModelProto, located: Located, pre: Pre) -> onnx.Model
     network = gs.export_onnx(graph, do_type_check=False)
     network.ir_version = max(model.ir_version, FUNCTION_IR_VERSION)
     network = onnx.shape_inference.infer_shapes(network, data_prop=True)
-    return onnx.compose.add_prefix(network, NETWORK)
+    network = onnx.compose.add_prefix(network, NETWORK)
+    outer = {one.name for one in network.graph.initializer}
+    for inner in list(graphs_of(network))[1:]:  # graphsurgeon repeats what they take from outside, which ONNX forbids
+        for one in [one for one in inner.initializer if one.name in outer]:
+            inner.initializer.remove(one)
+    return network
 
 
 def checked(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -217,14 +231,37 @@ def with_input_size(model: onnx.ModelProto, located_input: str, layout: str, siz
     return onnx.shape_inference.infer_shapes(copy, data_prop=True)
 
 
-def _rank_three(graph: gs.Graph, labels: gs.Variable) -> gs.Variable:
-    rank = len(labels.shape)
-    if rank == 2:
-        return _append(graph, "Unsqueeze", labels, None, constants={"axes": np.array([0])})
-    if rank == 4:
-        axis = 1 if labels.shape[1] == 1 else 3
-        return _append(graph, "Squeeze", labels, None, constants={"axes": np.array([axis])})
+def _rank_three(graph: gs.Graph, labels: gs.Variable, batch: int | str) -> gs.Variable:
+    shape = [*labels.shape]
+    if len(shape) == 2:
+        return _append(graph, "Unsqueeze", labels, [batch, *shape], constants={"axes": np.array([0])})
+    if len(shape) == 4:
+        axis = 1 if shape[1] == 1 else 3
+        shape = [batch, *shape[1:axis], *shape[axis + 1 :]]
+        return _append(graph, "Squeeze", labels, shape, constants={"axes": np.array([axis])})
     return labels
+
+
+def _largest(graph: gs.Graph, logits: gs.Variable, located: Located) -> gs.Variable:
+    """1 for the largest logit, else 0, as float32: compared in a type that float32 does not hold."""
+    axis = channel_axis(located.layout)
+    shape: list[int | str] = [located.batch or "N", *located.shape[1:]]
+    one: list[int | str] = [1 if at == axis else dim for at, dim in enumerate(shape)]
+    best = _append(graph, "ArgMax", logits, one, {"axis": axis, "keepdims": 1}, np.int64)
+    ids = np.arange(located.classes, dtype=np.int64).reshape([-1 if at == axis else 1 for at in range(4)])
+    is_best = _append(graph, "Equal", best, shape, None, np.bool_, {"ids": ids})
+    return _append(graph, "Cast", is_best, shape, {"to": onnx.TensorProto.FLOAT}, np.float32)
+
+
+def _with_ignored(graph: gs.Graph, labels: gs.Variable) -> gs.Variable:
+    """`IGNORED` for every negative label, as int32."""
+    shape = labels.shape
+    wide = _append(graph, "Cast", labels, shape, {"to": onnx.TensorProto.INT32}, np.int32)
+    negative = _append(graph, "Less", wide, shape, None, np.bool_, {"zero": np.array(0, np.int32)})
+    chosen = gs.Variable(f"{labels.name}/Where", dtype=np.int32, shape=shape)
+    ignored = gs.Constant(f"{chosen.name}/ignored", np.array(IGNORED, np.int32))
+    graph.nodes.append(gs.Node("Where", name=chosen.name, inputs=[negative, ignored, wide], outputs=[chosen]))
+    return chosen
 
 
 def _unfold(graph: gs.Graph, flat: gs.Variable, located: Located) -> gs.Variable:
@@ -270,7 +307,8 @@ def _shape(logits: onnx.ValueInfoProto, post: Post, batch: int | str) -> tuple[i
     if post.head != "labels":
         names = ("N", "C", "h", "w") if post.layout == "NCHW" else ("N", "h", "w", "C")
     if len(dims) != len(names):
-        raise ModelError(f"the shape of tensor '{logits.name}' cannot be inferred: name another with --logits")
+        name = source_name(logits.name)
+        raise ModelError(f"the shape of tensor '{name}' cannot be inferred: name another with --logits")
     return (batch, *(dim or name for dim, name in list(zip(dims, names, strict=True))[1:]))
 
 

@@ -78,7 +78,8 @@ def input_layout(source: gs.Variable) -> Layout:
             return "NCHW"
         if node.op == "Transpose" and list(node.attrs.get("perm", [])) in (TO_NCHW, TO_NHWC):
             return "NHWC" if list(node.attrs["perm"]) == TO_NCHW else "NCHW"
-        if node.op not in _RESHAPING_OPS:
+        # after any other Transpose, what consumes it tells nothing of the input's own axes
+        if node.op not in _RESHAPING_OPS and node.op != "Transpose":
             pending.extend(consumer for output in node.outputs for consumer in output.outputs)
     shape = dims(source)
     first, last = shape[1] in (1, 3), shape[3] in (1, 3)

@@ -46,6 +46,8 @@ class Located:
         independent: several classes have a Sigmoid each, so that none, or more than one, may be large.
         background: the value that one of the classes must exceed, else the pixel is class 0, which counts among
             `classes`, but has no channel in `shape` (`multilabel`); None: the largest wins, whatever it is.
+        is_compared_inside: scores are of a type that tells more numbers apart than float32, so the network itself finds
+            the largest.
         doubts: what was concluded and may be wrong: a sentence each, with the flag that settles it.
     """
 
@@ -69,6 +71,7 @@ class Located:
     limits: tuple[float, float] | None = None
     independent: bool = False
     background: float | None = None
+    is_compared_inside: bool = False
     doubts: tuple[str, ...] = ()
 
     @property
@@ -152,8 +155,10 @@ def locate(
     if found_head == "threshold":
         heads.refuse_lone_softmax(tensor)
     is_threshold = multilabel or found_head == "threshold"
+    unlike_float32 = doubts.precision_doubt(tensor) if found_head != "labels" else None
+    inside = unlike_float32 is not None and found_head == "argmax" and not multilabel and not before_argmax
     questions = [
-        class_ids.narrowed(tensor) if found_head == "labels" else doubts.precision_doubt(tensor, dtype_name(tensor)),
+        class_ids.narrowed(tensor) if found_head == "labels" else None if inside else unlike_float32,
         doubts.threshold_doubt(tensor) if is_threshold and threshold is None else None,
         doubts.resolutions_doubt(output, graph.outputs) if logits is None else None,
     ]
@@ -175,6 +180,7 @@ def locate(
         dropped=dropped,
         others=tuple(value.name for value in graph.outputs if value.name != output.name),
         is_flat=view is not None or column,
+        is_compared_inside=inside,
         limits=heads.limits_of(tensor) if is_threshold else None,
         independent=found_head == "argmax" and "ArgMax" not in dropped and heads.are_independent(output),
     )
@@ -236,8 +242,8 @@ def _refuse_other_batch(tensor: gs.Variable, shape: tuple[int | str, ...], batch
         )
     if len(shape) > 2 and isinstance(shape[0], int) and isinstance(batch, int) and shape[0] != batch:
         raise ModelError(
-            f"{shown} has {shape[0]} entries, but the input holds {batch} photo{'s' * (batch != 1)}: name a tensor with "
-            "one entry a photo with --logits"
+            f"{shown} has {shape[0]} entries, but the input holds {batch} photo{'s' * (batch != 1)}: name a tensor "
+            "with one entry a photo with --logits"
         )
 
 

@@ -39,6 +39,19 @@ def graphs_of(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
                 pending += [attribute.g] if attribute.HasField("g") else attribute.graphs
 
 
+def rename_inside(node: onnx.NodeProto, names: dict[str, str]) -> None:
+    """In place: other names for the tensors that the subgraphs of a node take."""
+    pending = list(node.attribute)
+    while pending:
+        attribute = pending.pop()
+        for graph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+            for one in graph.node:
+                one.input[:] = [names.get(name, name) for name in one.input]
+                pending += one.attribute
+            for value in graph.output:
+                value.name = names.get(value.name, value.name)
+
+
 def name_apart(model: onnx.ModelProto) -> None:
     """Give nodes that share a name others: ONNX does not forbid it, but ONNX Runtime does beside functions."""
     for graph in graphs_of(model):

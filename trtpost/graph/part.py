@@ -47,11 +47,15 @@ def part_of(model: onnx.ModelProto, inputs: Sequence[str], outputs: Sequence[str
 
 def used_by(node: onnx.NodeProto) -> set[str]:
     """Names that a node uses, those inside its subgraphs among them: which are their own does not matter here."""
-    used, pending = set(node.input), subgraphs_of(node)
-    while pending:
-        graph = pending.pop()
-        used |= {value.name for value in graph.output}
-        for inner in graph.node:
-            used.update(inner.input)
-            pending += subgraphs_of(inner)
-    return used - {""}
+    return (set(node.input) | used_inside(node)) - {""}
+
+
+def used_inside(node: onnx.NodeProto) -> set[str]:
+    """Names that the subgraphs of a node use, without those of their own inputs and weights."""
+    used: set[str] = set()
+    for graph in subgraphs_of(node):
+        inner = {value.name for value in graph.output}
+        for one in graph.node:
+            inner |= used_by(one)
+        used |= inner - {one.name for one in (*graph.initializer, *graph.input)}
+    return used

@@ -23,7 +23,16 @@ MAX_STEPS = 10_000_000
 
 def without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     """Every call of a model-local function replaced by its body, so that searches and converters see what it does."""
-    return onnx.inliner.inline_local_functions(model, convert_version=True) if model.functions else model
+    if not model.functions:
+        return model
+    typed = onnx.ModelProto()
+    typed.CopyFrom(model)
+    # bodies of another operator set are converted, for which every type that they are given has to be known
+    constants = model.graph.initializer
+    typed.graph.value_info.extend(
+        onnx.helper.make_tensor_value_info(one.name, one.data_type, one.dims) for one in constants
+    )
+    return onnx.inliner.inline_local_functions(onnx.shape_inference.infer_shapes(typed), convert_version=True)
 
 
 def write_out_sparse(model: onnx.ModelProto, name: str) -> None:
@@ -74,13 +83,19 @@ def keep_computed(model: onnx.ModelProto, name: str) -> None:
     graph = model.graph
     given = {value.name for value in graph.input}
     computed: set[str] = set()
+    same: dict[str, str] = {}  # what an Identity gives, by what it is given
     for node in graph.node:
         used = used_by(node)
+        if node.op_type == "Identity":
+            same[node.output[0]] = same.get(node.input[0], node.input[0])
         if node.op_type == "Identity" and used <= given:
             given.update(node.output)
         elif used & (given | computed):
             computed.update(node.output)
-    outputs = {value.name: value for value in graph.output if value.name in computed}  # some are named twice
+    outputs: dict[str, onnx.ValueInfoProto] = {}  # the first of those that are one tensor
+    for value in graph.output:
+        if value.name in computed:
+            outputs.setdefault(same.get(value.name, value.name), value)
     if not outputs:
         raise ModelError(f"{name} computes nothing: its outputs are its inputs themselves, or constants")
     _replace(graph.output, list(outputs.values()))

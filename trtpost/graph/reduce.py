@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 
 from trtpost.errors import ModelError, SpecError, reason
 from trtpost.graph.bake import source_name
+from trtpost.graph.calls import subgraphs_of
 from trtpost.graph.emulate import BFLOAT16, FLOAT, FLOAT16, session, with_outputs
 from trtpost.graph.locate import Located
 from trtpost.graph.model import opset_of
+from trtpost.graph.nodes import rename_inside
+from trtpost.graph.part import used_inside
 from trtpost.graph.preprocess import pixel_model
 from trtpost.graph.quantization import is_asymmetric, with_float_quantization
 from trtpost.spec import Pre
@@ -47,6 +50,9 @@ _FLOAT32_OPS = (
 
 _NO_BFLOAT16_OPS = ("ConvTranspose", "HardSwish", "Mish")
 """TensorRT refuses them in bfloat16 (measured with TensorRT for RTX 1.7); in float32 it takes them."""
+
+_CONTROL_FLOW = ("If", "Loop", "Scan")
+"""Stay float32 with all that is inside: the converter does not know which values they share with what is outside."""
 
 _BOUND_OPS = frozenset({"Clip", "Min", "Max", "Where", "Pad", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"})
 """To these a constant beyond the range of float16 means `no bound` or `never`; so does the largest float16."""
@@ -142,21 +148,70 @@ def _in_16_bits(model: onnx.ModelProto, precision: Precision) -> onnx.ModelProto
         model = _raised(model)
     weights = {one.name: onnx.numpy_helper.to_array(one) for one in model.graph.initializer if one.data_type == FLOAT}
     ending = _nodes_from_sigmoid(model)
+    model = onnx.shape_inference.infer_shapes(model)
+    captured = _capture(model)
     try:
         result: onnx.ModelProto = convert_float_to_float16(
             model,
             keep_io_types=[value.name for value in model.graph.input],
-            op_block_list=_FLOAT32_OPS + (_NO_BFLOAT16_OPS if precision == "bf16" else ()),
+            disable_shape_infer=True,  # a Loop of more inputs than it has values is not valid
+            op_block_list=[*_FLOAT32_OPS, *_ops_without(precision, model), *_CONTROL_FLOW],
             node_block_list=[*_nodes_without_pixels(model), *ending],
         )
     except Exception as error:  # it asserts, and its assertions have no message
         raise ModelError(f"the network cannot be converted to {precision}: {reason(error)}") from None
     _remove_detours(result)
+    _release(result, captured)
     if ending:
         _leave_in_float32(result)
     if precision == "bf16":
         _replace_float16(result, weights)
     return result
+
+
+def _ops_without(precision: Precision, model: onnx.ModelProto) -> list[str]:
+    """Operators of the model that take float32, and not the type of this precision."""
+    kind, found = ("tensor(float16)", []) if precision == "fp16" else ("tensor(bfloat16)", list(_NO_BFLOAT16_OPS))
+    for op, domain in {(node.op_type, node.domain) for node in model.graph.node}:
+        try:
+            schema = onnx.defs.get_schema(op, opset_of(model), domain)
+        except onnx.defs.SchemaError:  # of a runtime alone
+            allowed = {"tensor(float16)"}
+        else:
+            allowed = {one for constraint in schema.type_constraints for one in constraint.allowed_type_strs}
+            if "tensor(float)" not in allowed:
+                continue
+            wide = [set(one.allowed_type_strs) for one in schema.type_constraints]
+            allowed = set.intersection(*(one for one in wide if "tensor(float)" in one))
+        if kind not in allowed:
+            found.append(op)
+    return found
+
+
+def _capture(model: onnx.ModelProto) -> dict[str, list[str]]:
+    """In place: what the inside of an If, Loop or Scan takes from outside becomes inputs of the node, by its name.
+
+    So the converter, which looks at inputs alone, keeps it float32 for them.
+    """
+    tensors = {name for node in model.graph.node for name in node.output} | {value.name for value in model.graph.input}
+    tensors |= {one.name for one in model.graph.initializer}
+    captured = {}
+    for node in model.graph.node:
+        if node.op_type in _CONTROL_FLOW:
+            captured[node.name] = sorted(used_inside(node) & tensors)
+            node.input.extend(captured[node.name])
+    return captured
+
+
+def _release(model: onnx.ModelProto, captured: dict[str, list[str]]) -> None:
+    """In place: the inputs of `_capture` go, and the inside takes what the converter made of them."""
+    for node in model.graph.node:
+        if names := captured.get(node.name):
+            given = list(node.input)[-len(names) :]
+            del node.input[-len(names) :]
+            rename_inside(node, dict(zip(names, given, strict=True)))
+        for graph in subgraphs_of(node):
+            del graph.value_info[:]  # it repeats the types that what is outside had
 
 
 def _raised(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -318,8 +373,8 @@ def _quantized(
     chosen = [node for node in model.graph.node if _is_quantizable(node, weights)]
     if not chosen:
         raise ModelError(
-            "the network has no convolution or matrix product with constant float32 weights, so there is nothing to "
-            "quantise: leave --precision int8 out"
+            "the network has no convolution or matrix product with constant float32 weights (outside of its If, Loop "
+            "and Scan), so there is nothing to quantise: leave --precision int8 out"
         )
     scales = _ranges(model, {node.input[0] for node in chosen}, calibration, on_photo)
     quantizer = QDQQuantizer(

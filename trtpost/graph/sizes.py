@@ -13,13 +13,17 @@ import onnx
 
 from trtpost.errors import ModelError, reason
 from trtpost.graph.emulate import session
+from trtpost.graph.trial import run_on_zeros
 from trtpost.spec import Layout
 
 _STRIDES = (2, 4, 8, 16, 32, 64, 128)
 
 
 def refuse_size(model: onnx.ModelProto, source: str, layout: Layout, size: tuple[int, int]) -> None:
-    """Run a network of dynamic height or width at `size`, on zeros; do nothing where ONNX Runtime does not load it.
+    """Run a network of dynamic height or width at `size`, on zeros.
+
+    Nothing is done where ONNX Runtime does not load it, where the number of channels is open, or other inputs are
+    needed too: the build's other steps tell.
 
     Args:
         model: as `load_model` returns it.
@@ -27,24 +31,26 @@ def refuse_size(model: onnx.ModelProto, source: str, layout: Layout, size: tuple
         size: (height, width) that it shall have.
 
     Raises:
-        ModelError: it fails; the message names the sizes nearby at which it runs.
+        ModelError: it fails, and the message names the sizes nearby at which it runs; or it does not end.
     """
     (value,) = (one for one in model.graph.input if one.name == source)
     shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
     start = 1 if layout == "NHWC" else 2
     known = shape[start], shape[start + 1]
-    if all(known):
+    if all(known) or not shape[3 if layout == "NHWC" else 1] or len(model.graph.input) > 1:
         return
     dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
     try:
-        run = session(model).run
+        runner = session(model)
     except Exception:  # what it cannot load, the build's other steps may
         return
 
     def fault(height: int, width: int) -> str | None:
         shape[start : start + 2] = [height, width]
         try:
-            run(None, {source: np.zeros([side or 1 for side in shape], dtype)})
+            run_on_zeros(runner, None, {source: np.zeros([side or 1 for side in shape], dtype)})
+        except ModelError:  # it does not end
+            raise
         except Exception as error:  # an operator of the network
             return reason(error)
         return None
