@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError, _imaging
 
 from trtpost.errors import ImageError, reason
+from trtpost.headers import first_jpeg_end, jpeg2000_samples
 
 Photo = NDArray[np.uint8]
 """uint8 [H, W, 3], RGB, upright."""
@@ -54,8 +55,9 @@ def decode(content: bytes, name: str, needed: tuple[int, int] | None = None) -> 
         uint8 [h', w', 3], and (H, W) of the whole photo.
 
     Raises:
-        ImageError: empty, damaged, cut short, not in one of `FORMATS`, of pixels that have no defined range (floating
-            point, 32 bits), larger than `MAX_PIXELS`, or than what memory is left.
+        ImageError: empty, damaged, cut short, not in one of `FORMATS`, of a kind that is not read here, of pixels that
+            have no defined range (floating point, 32 bits, a sign), larger than `MAX_PIXELS`, or than what memory is
+            left.
     """
     if not content:
         raise ImageError(f"{name} is empty (zero bytes), not an image")
@@ -73,7 +75,10 @@ def decode(content: bytes, name: str, needed: tuple[int, int] | None = None) -> 
     except MemoryError:
         raise ImageError(f"{name} does not fit into memory: cut it into tiles") from None
     except Exception as error:  # every decoder has errors of its own
-        raise ImageError(f"{name} is damaged or cut short: {reason(error)}") from None
+        why = reason(error)
+        if why.lower().startswith("unsupported"):
+            raise ImageError(f"{name} is of a kind that is not read here ({why}): save it as PNG") from None
+        raise ImageError(f"{name} is damaged or cut short: {why}") from None
 
 
 def size_in_header(stream: IO[bytes]) -> tuple[int, int] | None:
@@ -197,18 +202,75 @@ def _decoded(image: Image.Image, content: bytes, needed: tuple[int, int] | None)
         if needed is not None:
             whole = _reduce(image, needed)
         pixels = _decoded_jpeg(image, content)
-    elif image.format == "TIFF" and _is_preview(image):
-        raise _RefusedError("holds a small preview first, as cameras' raw files do: develop it, or save it as PNG")
+    elif image.format == "TIFF":
+        pixels = _decoded_tiff(image)
+    elif image.format == "JPEG2000":
+        pixels = _decoded_jpeg2000(image, content)
     else:
+        if image.format == "PPM":
+            _check_levels(image, content)
         pixels = _rgb(image)
     photo = _upright(pixels, _orientation(image))  # decoders that turn it themselves have removed the tag by now
     return photo, whole or (photo.shape[0], photo.shape[1])
 
 
-def _is_preview(image: Image.Image) -> bool:
-    """Whether the first picture of a TIFF is another one at reduced resolution."""
-    subfile: Any = image.tag_v2.get(SUBFILE_TYPE, 0)  # type: ignore[attr-defined]
-    return isinstance(subfile, int) and bool(subfile & 1)
+def _decoded_tiff(image: Image.Image) -> Photo:
+    """The pixels of a TIFF, whose tags say more than Pillow heeds."""
+    tags: Any = image.tag_v2  # type: ignore[attr-defined]
+    subfile = tags.get(SUBFILE_TYPE, 0)
+    if isinstance(subfile, int) and subfile & 1:
+        raise _RefusedError("holds a small preview first, as cameras' raw files do: develop it, or save it as PNG")
+    if image.mode != "F" and set(_values(tags, SAMPLE_FORMAT)) - {UNSIGNED, VOID}:
+        raise _RefusedError(NO_RANGE)
+    compression = tags.get(COMPRESSION, UNCOMPRESSED)
+    separate = tags.get(PLANAR_CONFIGURATION) == SEPARATE and compression == UNCOMPRESSED
+    if separate and max(_values(tags, BITS_PER_SAMPLE), default=1) > 8:
+        raise _RefusedError("has a plane for each colour, of 16 bits, which is not read here: save it with 8 bits")
+    colours = _values(tags, COLOUR_MAP)
+    if image.mode == "P" and colours and max(colours) < 256:  # of 16 bits by the standard; some write 8, says libtiff
+        image.putpalette(bytes(colours), "RGB;L")
+    try:
+        return _rgb(image)
+    except OSError as error:
+        if compression in COMPRESSIONS:
+            raise
+        raise _RefusedError(
+            f"is damaged, cut short, or compressed in a way that is not read here ({reason(error)}): save it as PNG"
+        ) from None
+
+
+def _values(tags: Any, tag: int) -> tuple[int, ...]:
+    """Those of a tag, of which Pillow gives a single one bare."""
+    value = tags.get(tag, ())
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _decoded_jpeg2000(image: Image.Image, content: bytes) -> Photo:
+    """The pixels of a JPEG 2000, of which Pillow shifts samples to 8 bits: up without filling, down with a carry that
+    makes white black, and with a sign as if they had none."""
+    samples = jpeg2000_samples(content)
+    bits = max((bits for bits, _ in samples), default=8)
+    fewest = min((bits for bits, _ in samples), default=8)
+    if any(signed for _, signed in samples):
+        raise _RefusedError(NO_RANGE)
+    if bits > (16 if image.mode.startswith("I") else 8) or (fewest < 8 and image.mode not in ("L", "LA")):
+        raise _RefusedError(f"has colours of {bits if bits > 8 else fewest} bits: save it with 8 bits, or as PNG")
+    if fewest < 8:
+        levels = np.asarray(image.convert("L")) >> (8 - samples[0][0])
+        filled = np.rint(np.arange(256) * (255 / ((1 << samples[0][0]) - 1))).clip(0, 255).astype(np.uint8)
+        return np.repeat(filled[levels][..., None], 3, axis=2)
+    return _rgb(image)
+
+
+def _check_levels(image: Image.Image, content: bytes) -> None:
+    """Refuse a PPM with samples above the largest that it declares: Pillow takes them for that one."""
+    codec, _, offset, options = image.tile[0]  # type: ignore[attr-defined]
+    if codec == "ppm" and isinstance(options, tuple):
+        mode, largest = options
+        count = image.width * image.height * len(mode)
+        samples = np.frombuffer(content[offset:], np.uint8 if largest < 256 else ">u2")[:count]
+        if samples.size and samples.max() > largest:
+            raise ValueError(f"a sample is {samples.max()}, and the largest should be {largest}")
 
 
 def _orientation(image: Image.Image) -> int:
@@ -258,8 +320,8 @@ def _is_damage(message: str, content: bytes) -> bool:
     """Whether a warning of libjpeg's is about pixels: others are of odd headers, or of padding after the last one."""
     extraneous = re.search(r"(\d+) extraneous bytes before marker 0xd9", message)
     if extraneous:
-        end = content.rfind(b"\xff\xd9")
-        return bool(content[end - int(extraneous[1]) : end].strip(b"\0"))
+        end = first_jpeg_end(content)
+        return end is None or bool(content[max(end - int(extraneous[1]), 0) : end].strip(b"\0"))
     return message.startswith(("Corrupt JPEG data", "Premature end of JPEG")) and "ICC" not in message
 
 
@@ -279,20 +341,31 @@ def _levels(image: Image.Image) -> NDArray[np.uint8]:
     if image.format == "TIFF":
         tags: Any = image.tag_v2  # type: ignore[attr-defined]
         if image.mode == "I":
-            raise _RefusedError(
-                "has pixels of 32 bits, or with a sign, which have no defined range: save it with 8 bits"
-            )
+            raise _RefusedError(NO_RANGE)
         bits, inverted = tags[BITS_PER_SAMPLE][0], tags[PHOTOMETRIC] == WHITE_IS_ZERO
     levels = np.asarray(image)
     upper = (levels.clip(0, 65535) >> (bits - 8)).astype(np.uint8)
     return ~upper if inverted else upper
 
 
-SUBFILE_TYPE, BITS_PER_SAMPLE, PHOTOMETRIC = 254, 258, 262
+NO_RANGE = "has pixels of 32 bits, or with a sign, which have no defined range: save it with 8 bits"
+
+SUBFILE_TYPE, BITS_PER_SAMPLE, COMPRESSION, PHOTOMETRIC = 254, 258, 259, 262
+PLANAR_CONFIGURATION, COLOUR_MAP, SAMPLE_FORMAT = 284, 320, 339
 """Tags of TIFF."""
 
 WHITE_IS_ZERO = 0
 """A photometric interpretation that Pillow heeds only up to 8 bits."""
+
+SEPARATE = 2
+"""A planar configuration of which Pillow reads the lower bytes, where it is not compressed."""
+
+UNSIGNED, VOID = 1, 4
+"""Sample formats; the latter is not known to whoever wrote it."""
+
+UNCOMPRESSED = 1
+COMPRESSIONS = (UNCOMPRESSED, 2, 3, 4, 5, 7, 8, 32773, 32946)
+"""That every libtiff knows; an error of others may be that this one does not."""
 
 
 def _upright(photo: Photo, orientation: int) -> Photo:

@@ -275,12 +275,123 @@ def test_12_bit_tiffs_keep_256_levels():
     np.testing.assert_array_equal(photo[..., 0].ravel(), np.arange(256))
 
 
+def jpeg2000(pixels: np.ndarray, bits: int, *, signed: bool = False) -> bytes:
+    """Without losses, with another number of bits in its header than it was written with."""
+    content = bytearray(encoded(pixels, "JPEG2000"))
+    start = content.index(b"\xff\x4f\xff\x51") + 42
+    for place in range(start, start + 3 * (pixels.shape[2] if pixels.ndim == 3 else 1), 3):
+        content[place] = bits - 1 | signed << 7
+    return bytes(content)
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 7])
+def test_jpeg_2000_of_few_bits_fills_the_range(bits):
+    """White is 255, whatever it is in the file; each sample is stored as its distance from the middle of its range."""
+    values = np.arange(256).reshape(16, 16) % (1 << bits)
+    stored = (values - (1 << bits >> 1) + 128).astype(np.uint8)
+    expected = np.rint(values * 255 / values.max()).astype(np.uint8)
+    np.testing.assert_array_equal(read_photo(jpeg2000(stored, bits)), np.dstack([expected] * 3))
+
+
+@pytest.mark.parametrize("bits", [4, 9, 12, 16])
+def test_jpeg_2000_in_colour_of_other_than_8_bits_is_refused(bits):
+    """Pillow would round white up to black, or leave it gray."""
+    with pytest.raises(ImageError, match=f"has colours of {bits} bits: save it with 8 bits, or as PNG"):
+        read_photo(jpeg2000(SCENE, bits))
+
+
+def planes(photo: np.ndarray, bits: int, order: str = "<") -> bytes:
+    """An uncompressed TIFF whose colours lie one behind the other: red, green, blue."""
+    height, width, channels = photo.shape
+    samples = np.moveaxis(photo, -1, 0).astype(f"{order}u{bits // 8}").tobytes()
+    size, behind = len(samples) // channels, 8 + 2 + 12 * 10 + 4
+    offsets = [behind + 30 + size * channel for channel in range(channels)]
+    short = struct.Struct(f"{order}HHIHH")
+    fields = [
+        *(short.pack(tag, 3, 1, value, 0) for tag, value in ((256, width), (257, height))),
+        struct.pack(f"{order}HHII", 258, 3, channels, behind),
+        *(short.pack(tag, 3, 1, value, 0) for tag, value in ((259, 1), (262, 2))),
+        struct.pack(f"{order}HHII", 273, 4, channels, behind + 6),
+        *(short.pack(tag, 3, 1, value, 0) for tag, value in ((277, channels), (278, height))),
+        struct.pack(f"{order}HHII", 279, 4, channels, behind + 18),
+        short.pack(284, 3, 1, 2, 0),
+    ]
+    header = (b"II" if order == "<" else b"MM") + struct.pack(f"{order}HIH", 42, 8, len(fields))
+    tables = struct.pack(f"{order}3H3I3I", *[bits] * channels, *offsets, *[size] * channels)
+    return header + b"".join(fields) + bytes(4) + tables + samples
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_tiffs_with_a_plane_for_each_colour(order):
+    """Right in 8 bits; in 16, of which Pillow takes every second byte, refused."""
+    np.testing.assert_array_equal(read_photo(planes(SCENE, 8, order)), SCENE)
+    with pytest.raises(ImageError, match="has a plane for each colour, of 16 bits, which is not read here"):
+        read_photo(planes(RGB16, 16, order))
+
+
+def test_tiff_palettes_of_8_bits():
+    """Colours are of 16 bits; some programs write 8, which would all be black."""
+    image = Image.fromarray(SCENE).quantize(16)
+    content = encoded(image, "TIFF")
+    colours = np.zeros((256, 3), np.uint8)
+    colours[:16] = np.array(image.getpalette()).reshape(-1, 3)[:16]
+    wide = (colours.T.astype("<u2") * 256).tobytes()
+    assert wide in content
+    narrow = content.replace(wide, colours.T.astype("<u2").tobytes())
+    for one in (content, narrow):
+        np.testing.assert_array_equal(read_photo(one), colours[np.asarray(image)])
+
+
+UNREAD = {
+    "BMP": (
+        lambda: (
+            (
+                b"BM"
+                + struct.pack("<IHHI", 66 + 16, 0, 0, 66)
+                + struct.pack("<IiiHHIIiiII", 40, 2, 2, 1, 32, 3, 16, *[0] * 4)
+            )
+            + struct.pack("<III", 0xFF00, 0xFF, 0xFF0000)
+            + bytes(16)
+        ),
+        "is of a kind that is not read here",
+    ),
+    "TIFF": (
+        lambda: encoded(SCENE, "TIFF", compression="tiff_adobe_deflate").replace(
+            struct.pack("<HHIHH", 259, 3, 1, 8, 0), struct.pack("<HHIHH", 259, 3, 1, 50001, 0)
+        ),
+        "is damaged, cut short, or compressed in a way that is not read here",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", UNREAD)
+def test_sound_files_of_a_kind_that_is_not_read(kind):
+    """They are not called damaged: the user would look for the fault in the wrong place."""
+    content, says = UNREAD[kind]
+    with pytest.raises(ImageError, match=says):
+        read_photo(content())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"P6 1 1 100\n\x65\0\0", b"P5 2 1 1000\n\0\1\3\xe9", b"P3 1 1 100\n200 50 0\n", b"P5 1 1 7\n\x08"],
+    ids=["PPM", "16 bits", "text", "few bits"],
+)
+def test_netpbm_above_its_own_largest(content):
+    """Clipping it to white would be a guess."""
+    with pytest.raises(ImageError, match="is damaged"):
+        read_photo(content)
+
+
 NO_RANGE = {
     "float32": (lambda: encoded(np.ones((4, 6), np.float32), "TIFF"), "has floating-point pixels"),
     "float64": (lambda: tiff(bytes(24 * 8), (4, 6), 64, sign=3), "a kind of TIFF that Pillow does not decode"),
     "int32": (lambda: tiff(bytes(24 * 4), (4, 6), 32, sign=2), "32 bits, or with a sign"),
     "uint32": (lambda: tiff(bytes(24 * 4), (4, 6), 32), "32 bits, or with a sign"),
     "int16": (lambda: tiff(bytes(24 * 2), (4, 6), 16, sign=2), "32 bits, or with a sign"),
+    "int8": (lambda: tiff(bytes(24), (4, 6), 8, sign=2), "32 bits, or with a sign"),
+    "int8 JPEG 2000": (lambda: jpeg2000(GRAY, 8, signed=True), "32 bits, or with a sign"),
+    "int16 JPEG 2000": (lambda: jpeg2000(LEVELS, 16, signed=True), "32 bits, or with a sign"),
     "Lab": (lambda: encoded(Image.new("LAB", (6, 4)), "TIFF"), "has LAB pixels"),
     "PFM": (lambda: b"Pf 6 4 -1.0\n" + bytes(24 * 4), "has floating-point pixels"),
 }
@@ -381,8 +492,28 @@ def test_odd_jpegs_that_lack_nothing():
     """Bytes that belong to no picture: videos of living photos behind it, padding before its end marker."""
     content = encoded(SCENE, "JPEG")
     whole = read_photo(content)
-    for odd in (content + b"\0" * 999, content + content, content[:-2] + bytes(7) + content[-2:]):
+    padded = content[:-2] + bytes(7) + content[-2:]
+    for odd in (content + b"\0" * 999, content + content, padded, padded + VIDEO):
         np.testing.assert_array_equal(read_photo(odd), whole)
+
+
+VIDEO = b"\0\0\0\x18ftypmp42" + bytes(3000) + b"\xff\xd9" + bytes(100)
+"""What lies behind a living photo; it may hold the bytes of an end marker."""
+
+
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"restart_marker_blocks": 2}], ids=str)
+@pytest.mark.parametrize("behind", [b"", VIDEO, encoded(SCENE, "JPEG")], ids=["nothing", "video", "picture"])
+def test_bytes_too_many_in_a_jpeg(options, behind):
+    """Damage before the first picture's end is one, whatever follows; sound photos are read with all that follows."""
+    package("simplejpeg")
+    thumbnail = Image.Exif()
+    thumbnail[0x010E] = "\xff\xd9"
+    content = encoded(np.tile(SCENE, (4, 4, 1)), "JPEG", exif=thumbnail, **options)
+    whole = read_photo(content)
+    np.testing.assert_array_equal(read_photo(content + behind), whole)
+    end = len(content) - 2
+    with pytest.raises(ImageError, match="extraneous bytes before marker"):
+        read_photo(content[:end] + b"\x12\x34" * 20 + content[end:] + behind)
 
 
 @pytest.mark.parametrize(
