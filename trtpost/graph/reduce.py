@@ -178,11 +178,11 @@ def _ops_without(precision: Precision, model: onnx.ModelProto) -> list[str]:
         except onnx.defs.SchemaError:  # of a runtime alone
             allowed = {"tensor(float16)"}
         else:
-            allowed = {one for constraint in schema.type_constraints for one in constraint.allowed_type_strs}
-            if "tensor(float)" not in allowed:
-                continue
-            wide = [set(one.allowed_type_strs) for one in schema.type_constraints]
-            allowed = set.intersection(*(one for one in wide if "tensor(float)" in one))
+            names = {one.type_str for one in (*schema.inputs[:1], *schema.outputs[:1])}
+            kinds = [set(one.allowed_type_strs) for one in schema.type_constraints if one.type_param_str in names]
+            # a float32 that is not the first input, such as the scales of a Resize, is the converter's to know
+            wide = [one for one in kinds if "tensor(float)" in one]
+            allowed = set.intersection(*wide) if wide else {kind}
         if kind not in allowed:
             found.append(op)
     return found
