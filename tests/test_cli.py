@@ -229,9 +229,18 @@ def deep(tmp_path):
 )
 def test_a_build_can_be_stopped_and_leaves_nothing(deep, number, says):
     # a shell that starts this in the background makes children ignore Ctrl-C
-    start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from trtpost.entry import main; main()"
+    heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     process = subprocess.Popen(
-        [sys.executable, "-u", "-c", start, "build", "deep.onnx", "--flavour", "tensorrt_rtx"],
+        [
+            sys.executable,
+            "-u",
+            "-c",
+            f"{heed}; from trtpost.entry import main; main()",
+            "build",
+            "deep.onnx",
+            "--flavour",
+            "tensorrt_rtx",
+        ],
         cwd=deep,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

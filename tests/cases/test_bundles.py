@@ -532,8 +532,16 @@ def test_a_rename_that_fails_leaves_the_old_bundle(planned, tmp_path, monkeypatc
 def test_a_file_that_may_not_grow(tmp_path):
     """The operating system itself stops the writing in the middle of a file."""
     save(nchw(), tmp_path / "net.onnx")
-    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)); from trtpost.entry import main; main()"
-    command = [sys.executable, "-c", limited, "build", "net.onnx", "--flavour", "none"]
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))"
+    command = [
+        sys.executable,
+        "-c",
+        f"{limit}; from trtpost.entry import main; main()",
+        "build",
+        "net.onnx",
+        "--flavour",
+        "none",
+    ]
     finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert finished.returncode == 1
     assert finished.stderr.splitlines()[-1] == "trtpost: cannot write the engine bundle net.trtpost: File too large"
