@@ -132,24 +132,23 @@ def resolutions_doubt(tensor: gs.Variable, outputs: Sequence[gs.Variable]) -> st
     shape = [number(dim) for dim in dims(tensor)]
     if len(shape) != 4:
         return None
-    channels = min(shape[1], shape[3])
+    others = [[number(dim) for dim in dims(one)] for one in outputs if one is not tensor]
     alike = [
-        [number(dim) for dim in dims(one)]
-        for one in outputs
-        if len(dims(one)) in (4, 5) and dims(one) != dims(tensor) and channels in dims(one)
+        one for one in others if len(one) == 4 and one[2] != shape[2] and (one[1] == shape[1] or one[3] == shape[3])
     ]
     if len(alike) < 2:
         return None
     return (
-        f"'{tensor.name}' is the finest of {len(alike) + 1} outputs of {channels} channels at several resolutions: so "
+        f"'{tensor.name}' is the finest of {len(alike) + 1} outputs of as many channels at several resolutions: so "
         "are heads that only training needs, but those of object detectors too, which hold no classes of pixels; if "
         f"it is the mask's, say --logits '{tensor.name}'"
     )
 
 
-def precision_doubt(tensor: gs.Variable, dtype: str) -> str | None:
-    """Of types that tell more numbers apart than float32."""
-    if dtype not in ("float64", "int32", "int64", "uint32", "uint64"):
+def precision_doubt(tensor: gs.Variable) -> str | None:
+    """Of types that tell more numbers apart than float32, where the values may need it."""
+    dtype = dtype_name(tensor)
+    if dtype not in ("float64", "int32", "int64"):
         return None
     low, high = bounds_of(tensor)
     if dtype != "float64" and low >= -(1 << 24) and high <= 1 << 24:

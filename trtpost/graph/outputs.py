@@ -167,8 +167,16 @@ def _largest(candidates: list[gs.Variable]) -> list[gs.Variable]:
         not isinstance(dim, int) for value in candidates for dim in dims(value)[1:]
     ):
         return candidates
-    channels = {min(dims(value)[1], dims(value)[-1]) for value in candidates}
+    rank = len(dims(candidates[0]))
+
+    def values_at(axis: int) -> int:
+        return len({dims(value)[axis] for value in candidates})
+
+    alike = any(
+        values_at(channels) == 1 and rows and all(values_at(axis) == len(candidates) for axis in rows)
+        for channels, rows in ((1, range(2, rank)), (-1, range(1, rank - 1)))
+    )
     areas = [math.prod(map(number, dims(value)[1:])) for value in candidates]
-    if len(channels) != 1 or areas.count(max(areas)) != 1:
+    if not alike or areas.count(max(areas)) != 1:
         return candidates
     return [candidates[areas.index(max(areas))]]
