@@ -222,10 +222,10 @@ def scan() -> onnx.ModelProto:
     return inside(node, z=np.zeros(plane, np.float32), w=np.float32(0.7))
 
 
-def branches() -> onnx.ModelProto:
-    """One convolution or another, after the photo's brightness; a Softmax, which stays float32, in one of them."""
+def branches(activation: str) -> onnx.ModelProto:
+    """One convolution or another, after the photo's brightness; in one of them with a Softmax, say."""
     one = make_graph(
-        [make_node("Conv", ["image", "k"], ["a"]), make_node("Softmax", ["a"], ["t"], axis=1)],
+        [make_node("Conv", ["image", "k"], ["a"]), make_node(activation, ["a"], ["t"])],
         "then",
         [],
         [make_tensor_value_info("t", 1, [1, 4, 8, 12])],
@@ -253,10 +253,13 @@ def inside(node: onnx.NodeProto, **weights: object) -> onnx.ModelProto:
     )
 
 
+MODELS_WITH_BODIES = {"loop": loop(3), "scan": scan(), "if": branches("Relu"), "if in float32": branches("Exp")}
+
+
 @PRECISIONS
-@pytest.mark.parametrize("model", [loop(3), scan(), branches()], ids=["loop", "scan", "if"])
+@pytest.mark.parametrize("model", MODELS_WITH_BODIES.values(), ids=MODELS_WITH_BODIES)
 def test_control_flow_in_every_precision(tmp_path, model, precision):
-    """What is inside stays float32, with what it takes from outside."""
+    """What is inside stays float32, with what it takes from outside, but for an If that needs no float32."""
     mask = mask_of(model, tmp_path, precision=precision)
     assert (mask == best(model)).mean() >= (1 if precision == "fp32" else 0.95)
 

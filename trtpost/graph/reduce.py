@@ -20,7 +20,7 @@ from trtpost.graph.calls import subgraphs_of
 from trtpost.graph.emulate import BFLOAT16, FLOAT, FLOAT16, session, with_outputs
 from trtpost.graph.locate import Located
 from trtpost.graph.model import opset_of
-from trtpost.graph.nodes import rename_inside
+from trtpost.graph.nodes import graphs_of, rename_inside
 from trtpost.graph.part import used_inside
 from trtpost.graph.preprocess import pixel_model
 from trtpost.graph.quantization import is_asymmetric, with_float_quantization
@@ -50,9 +50,6 @@ _FLOAT32_OPS = (
 
 _NO_BFLOAT16_OPS = ("ConvTranspose", "HardSwish", "Mish")
 """TensorRT refuses them in bfloat16 (measured with TensorRT for RTX 1.7); in float32 it takes them."""
-
-_CONTROL_FLOW = ("If", "Loop", "Scan")
-"""Stay float32 with all that is inside: the converter does not know which values they share with what is outside."""
 
 _BOUND_OPS = frozenset({"Clip", "Min", "Max", "Where", "Pad", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"})
 """To these a constant beyond the range of float16 means `no bound` or `never`; so does the largest float16."""
@@ -149,14 +146,15 @@ def _in_16_bits(model: onnx.ModelProto, precision: Precision) -> onnx.ModelProto
     weights = {one.name: onnx.numpy_helper.to_array(one) for one in model.graph.initializer if one.data_type == FLOAT}
     ending = _nodes_from_sigmoid(model)
     model = onnx.shape_inference.infer_shapes(model)
-    captured = _capture(model)
+    wide = [*_FLOAT32_OPS, *_ops_without(precision, model)]
+    captured = _capture(model, wide)
     try:
         result: onnx.ModelProto = convert_float_to_float16(
             model,
             keep_io_types=[value.name for value in model.graph.input],
             disable_shape_infer=True,  # a Loop of more inputs than it has values is not valid
-            op_block_list=[*_FLOAT32_OPS, *_ops_without(precision, model), *_CONTROL_FLOW],
-            node_block_list=[*_nodes_without_pixels(model), *ending],
+            op_block_list=wide,
+            node_block_list=[*_nodes_without_pixels(model), *ending, *captured],
         )
     except Exception as error:  # it asserts, and its assertions have no message
         raise ModelError(f"the network cannot be converted to {precision}: {reason(error)}") from None
@@ -172,7 +170,7 @@ def _in_16_bits(model: onnx.ModelProto, precision: Precision) -> onnx.ModelProto
 def _ops_without(precision: Precision, model: onnx.ModelProto) -> list[str]:
     """Operators of the model that take float32, and not the type of this precision."""
     kind, found = ("tensor(float16)", []) if precision == "fp16" else ("tensor(bfloat16)", list(_NO_BFLOAT16_OPS))
-    for op, domain in {(node.op_type, node.domain) for node in model.graph.node}:
+    for op, domain in {(node.op_type, node.domain) for graph in graphs_of(model) for node in graph.node}:
         try:
             schema = onnx.defs.get_schema(op, opset_of(model), domain)
         except onnx.defs.SchemaError:  # of a runtime alone
@@ -188,16 +186,18 @@ def _ops_without(precision: Precision, model: onnx.ModelProto) -> list[str]:
     return found
 
 
-def _capture(model: onnx.ModelProto) -> dict[str, list[str]]:
-    """In place: what the inside of an If, Loop or Scan takes from outside becomes inputs of the node, by its name.
+def _capture(model: onnx.ModelProto, wide: Iterable[str]) -> dict[str, list[str]]:
+    """In place: what the inside of a node takes from outside becomes inputs of it, by the names of such nodes.
 
-    So the converter, which looks at inputs alone, keeps it float32 for them.
+    They are Loop and Scan, whose values go round, and an If with operators inside that stay float32, `wide`. All that
+    is inside stays float32 then; the converter, which looks at inputs alone, casts for it what comes from outside.
     """
     tensors = {name for node in model.graph.node for name in node.output} | {value.name for value in model.graph.input}
     tensors |= {one.name for one in model.graph.initializer}
     captured = {}
     for node in model.graph.node:
-        if node.op_type in _CONTROL_FLOW:
+        inner = {one.op_type for graph in subgraphs_of(node) for one in graph.node}
+        if node.op_type in ("Loop", "Scan") or (inner and not inner.isdisjoint((*wide, "If", "Loop", "Scan"))):
             captured[node.name] = sorted(used_inside(node) & tensors)
             node.input.extend(captured[node.name])
     return captured
