@@ -120,6 +120,7 @@ def build(
 ) -> None:
     """Build an engine bundle: convert, locate, bake, build."""
     from trtpost import builder
+    from trtpost.errors import one_line
     from trtpost.options import BuildOptions
     from trtpost.spec import parse_pair, parse_size
 
@@ -152,7 +153,7 @@ def build(
         compute_capabilities=tuple(map(str.strip, compute_capabilities.split(","))) if compute_capabilities else (),
     )
     bundle = builder.build(model, output, options, progress=_progress(), force=force)
-    print(builder.next_step(bundle, flavour))
+    print(one_line(builder.next_step(bundle, flavour)))
 
 
 @app.command()
@@ -300,7 +301,7 @@ def verify(
     from trtpost import report
     from trtpost.bundle import load_bundle, newest_bundle
     from trtpost.calibration import photos_in
-    from trtpost.errors import SpecError
+    from trtpost.errors import SpecError, one_line
     from trtpost.options import BuildOptions
     from trtpost.progress import Progress
     from trtpost.verify.orders import compare_orders, orders_to_json
@@ -373,7 +374,7 @@ def verify(
     else:
         _console().print(report.verify_tables(result), soft_wrap=True)
         if html:
-            print(f"report    {html}")
+            print(one_line(f"report    {html}"))
     if not result.passed:
         raise typer.Exit(1)
 
@@ -484,6 +485,7 @@ def triton(
 ) -> None:
     """Write a model repository for NVIDIA Triton, or a new version into one that is being served."""
     from trtpost.bundle import load_bundle
+    from trtpost.errors import one_line
     from trtpost.triton.export import export_triton, next_step
 
     written = export_triton(
@@ -495,8 +497,8 @@ def triton(
         max_batch=max_batch,
     )
     for folder in written:
-        print(folder)
-    print(next_step(repository, written))
+        print(one_line(str(folder)))
+    print(one_line(next_step(repository, written)))
 
 
 @app.command()
@@ -520,6 +522,7 @@ def _check_page(path: Path | None) -> None:
 def _show(result: Any, grids: Any, titles: tuple[str, str], plots: Any, html: Path | None, *, as_json: bool) -> None:
     """A benchmark's result on the terminal, and on a page where one is wanted."""
     from trtpost.bench import page, tables
+    from trtpost.errors import one_line
 
     if html:
         page.write_page(html, *titles, plots(result), grids)
@@ -528,7 +531,7 @@ def _show(result: Any, grids: Any, titles: tuple[str, str], plots: Any, html: Pa
         return
     _console().print(tables.shown(grids))
     if html:
-        print(f"page {html}")
+        print(one_line(f"page {html}"))
 
 
 def _labels(path: Path | None) -> tuple[str, ...]:

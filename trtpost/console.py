@@ -21,6 +21,7 @@ from rich.progress import Progress as Bar
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
+from trtpost.errors import one_line
 from trtpost.progress import Progress, Step
 
 DOING = {
@@ -46,11 +47,11 @@ class ConsoleProgress(Progress):
             description = f"{title}: {DOING.get(title, title)} ..."
             step = _ConsoleStep(bar, bar.add_task(description, total=None), title)
             yield step
-        self._console.print(f"[bold]{title:10}[/]{escape(step.result)}", soft_wrap=True, highlight=False)
+        self._console.print(f"[bold]{title:10}[/]{escape(one_line(step.result))}", soft_wrap=True, highlight=False)
 
     def warn(self, text: str) -> None:
         """A line of its own that is not overlooked."""
-        self._console.print(f"[yellow][bold]warning[/] {escape(text)}[/]", soft_wrap=True, highlight=False)
+        self._console.print(f"[yellow][bold]warning[/] {escape(one_line(text))}[/]", soft_wrap=True, highlight=False)
 
 
 class _ConsoleStep(Step):

@@ -159,8 +159,11 @@ def write_mask(
     """Write a mask as `encode_mask` gives it.
 
     Raises:
-        ImageError: class ids that 16 bits do not hold, or the file cannot be written; nothing is left behind.
+        ImageError: the path does not end in `.png`, class ids that 16 bits do not hold, or the file cannot be written;
+            nothing is left behind.
     """
+    if path.suffix.lower() != ".png":
+        raise ImageError(f"cannot write {path}: masks are PNG, so give a name that ends in .png")
     try:
         content = encode_mask(mask, colours, pack=pack, mark=mark)
     except ImageError as error:

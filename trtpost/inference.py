@@ -313,7 +313,7 @@ def to_json(
         layers: as `Segmenter.profile` gives them.
     """
     return json.dumps(
-        {"bundle": str(path)}
+        {"bundle": printable(str(path))}
         | engine
         | {
             "seconds": round(seconds, 3),

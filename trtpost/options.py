@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import difflib
 import operator
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
+from numbers import Real
 from pathlib import Path
 from typing import SupportsIndex, get_args
+
+import numpy as np
 
 from trtpost.backends.tensorrt import flavour as flavours
 from trtpost.backends.tensorrt.settings import Settings
@@ -91,18 +95,10 @@ class BuildOptions:
     compute_capabilities: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("calibration", "timing_cache"):
-            if (given := getattr(self, name)) is not None:
-                object.__setattr__(self, name, Path(given))
-        for name in ("labels", "compute_capabilities"):
-            object.__setattr__(self, name, _texts(name, getattr(self, name)))
-        for name in ("size", "input_size", "max_size"):
-            given = getattr(self, name)
-            if not (isinstance(given, str) if name == "size" else given is None and name == "input_size"):
-                object.__setattr__(self, name, _pair(name, given))
-        if not isinstance(self.max_batch, SupportsIndex):
-            raise SpecError(f"max batch must be a whole number, not {self.max_batch!r}")
-        object.__setattr__(self, "max_batch", operator.index(self.max_batch))  # numpy's numbers do not go into JSON
+        for field in fields(self):
+            given = getattr(self, field.name)
+            if field.name in KINDS and not (given is None and field.default is None):
+                object.__setattr__(self, field.name, KINDS[field.name](field.name, given))
         flavours.check_settings(self.flavour, self.settings)
         if self.precision == "int8" and self.calibration is None:
             raise SpecError(
@@ -142,8 +138,6 @@ class BuildOptions:
             threshold=self.threshold or 0.0,
             region=region_for(self.fit),
         )
-        if self.threshold is not None:
-            object.__setattr__(self, "threshold", float(self.threshold))  # numpy's floats do not go into JSON
         if self.normalize is not None:
             parse_normalization(self.normalize)
 
@@ -158,18 +152,71 @@ class BuildOptions:
         return Settings(**{field.name: getattr(self, field.name) for field in fields(Settings)})
 
 
-def _texts(name: str, given: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(given, str) or not all(isinstance(one, str) for one in given):
-        raise SpecError(f"{name.replace('_', ' ')} must be a sequence of texts, not {given!r}")
-    return tuple(given)
+def _refused(name: str, wanted: str, given: object) -> SpecError:
+    return SpecError(f"{name.replace('_', ' ')} must be {wanted}, not {given!r:.60}")
 
 
-def _pair(name: str, given: Sequence[int]) -> tuple[int, int]:
+def _text(name: str, given: object) -> str:
+    if not isinstance(given, str):
+        raise _refused(name, "a text" + (" such as '127.5/127.5', MEAN/STD" if name == "normalize" else ""), given)
+    return given
+
+
+def _path(name: str, given: object) -> Path:
+    text = os.fspath(given) if isinstance(given, os.PathLike) else given
+    if not isinstance(text, str):
+        raise _refused(name, "a path", given)
+    return Path(text)
+
+
+def _whole(name: str, given: object) -> int:
+    """A whole number, numpy's among them, as Python has it: others do not go into JSON."""
+    if isinstance(given, bool | np.ndarray) or not isinstance(given, SupportsIndex):
+        raise _refused(name, "a whole number", given)
+    return operator.index(given)
+
+
+def _real(name: str, given: object) -> float:
+    if isinstance(given, bool) or not isinstance(given, Real):
+        raise _refused(name, "a number", given)
+    return float(given)
+
+
+def _texts(name: str, given: object) -> tuple[str, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise _refused(name, "a sequence of texts", given)
+    texts = tuple(given)
+    if not all(isinstance(one, str) for one in texts):
+        raise _refused(name, "a sequence of texts", given)
+    return texts
+
+
+def _pair(name: str, given: object) -> tuple[int, int]:
+    wanted = "(height, width)" + (", or a text" if name == "size" else "")
+    if not isinstance(given, Iterable):
+        raise _refused(name, wanted, given)
     try:
-        height, width = map(operator.index, given)
-    except (TypeError, ValueError):
-        raise SpecError(f"{name.replace('_', ' ')} must be (height, width), not {given!r}") from None
+        height, width = (_whole(name, side) for side in given)
+    except ValueError:  # too many, too few, or of another type
+        raise _refused(name, wanted, given) from None
     return height, width
+
+
+def _size(name: str, given: object) -> str | tuple[int, int]:
+    return given if isinstance(given, str) else _pair(name, given)
+
+
+KINDS: dict[str, Callable[[str, object], object]] = {
+    **dict.fromkeys(("normalize", "channels", "fit", "logits", "layout", "head", "resize", "match"), _text),
+    **dict.fromkeys(("lowering", "signature", "flavour", "precision", "post", "hardware_compatibility"), _text),
+    **dict.fromkeys(("labels", "compute_capabilities"), _texts),
+    **dict.fromkeys(("input_size", "max_size"), _pair),
+    **dict.fromkeys(("max_batch", "workspace", "optimization_level"), _whole),
+    **dict.fromkeys(("threshold", "min_agreement"), _real),
+    **dict.fromkeys(("calibration", "timing_cache"), _path),
+    "size": _size,
+}
+"""What each setting must be, and becomes; one that may be left out may be None as well."""
 
 
 def options_from(settings: dict[str, object]) -> BuildOptions:

@@ -9,7 +9,7 @@ from PIL import Image
 from trtpost.decode import Photo
 from trtpost.errors import ImageError
 from trtpost.scale import letterboxed, scaled
-from trtpost.spec import Post, Pre
+from trtpost.spec import MAX_SIDE, Post, Pre
 
 
 def pixels_of(
@@ -41,11 +41,13 @@ def pixels_of(
 
 
 def check_size(size: tuple[int, int], post: Post) -> None:
-    """Refuse a photo of (H, W) for an engine whose mask has another size.
+    """Refuse a photo of (H, W) for an engine whose mask has another size, or of which no mask can be made.
 
     Raises:
         ImageError: it does not fit.
     """
+    if max(size) > MAX_SIDE:
+        raise ImageError(f"the photo has {size[0]}x{size[1]} pixels, and sides are up to {MAX_SIDE}: cut it into tiles")
     if isinstance(post.size, tuple) and size != post.size:
         raise ImageError(
             f"the engine's mask is fixed at {post.size[0]}x{post.size[1]}, but the photo has "

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,13 +80,17 @@ class Result:
         """
         return encode_mask(self.mask, palette(self.classes), pack=pack, mark=self.fingerprint)
 
-    def save_mask(self, path: str | Path, *, pack: bool = False) -> None:
-        """Write the mask as `encode_mask` gives it.
+    def save_mask(self, path: str | os.PathLike[str], *, pack: bool = False) -> None:
+        """Write the mask as `encode_mask` gives it; a file of that name is replaced.
 
         Raises:
-            ImageError: class ids that 16 bits do not hold, or the file cannot be written.
+            ImageError: the path does not end in `.png`, class ids that 16 bits do not hold, or the file cannot be
+                written.
         """
-        write_mask(self.mask, Path(path), palette(self.classes), pack=pack, mark=self.fingerprint)
+        name = os.fspath(path) if isinstance(path, os.PathLike) else path
+        if not isinstance(name, str):
+            raise ImageError(f"a mask is saved under a path, a text or a Path, not under a {type(path).__name__}")
+        write_mask(self.mask, Path(name), palette(self.classes), pack=pack, mark=self.fingerprint)
 
 
 @dataclass(frozen=True)
@@ -122,8 +127,11 @@ class Segmenter:
         threads: int | None = None,
         fast_decode: bool = False,
     ) -> None:
-        if threads is not None and not (isinstance(threads, int) and 1 <= threads <= MAX_THREADS):
-            raise SpecError(f"threads must be a number from 1 to {MAX_THREADS}, or None, not {threads!r}")
+        if threads is not None:
+            whole = isinstance(threads, SupportsIndex) and not isinstance(threads, bool | np.ndarray)
+            if not (whole and 1 <= operator.index(threads) <= MAX_THREADS):
+                raise SpecError(f"threads must be a whole number from 1 to {MAX_THREADS}, or None, not {threads!r:.60}")
+            threads = operator.index(threads)  # numpy's numbers are none of ONNX Runtime's
         contents = read_bundle(bundle.place if isinstance(bundle, Bundle) else bundle)
         self.bundle = contents.bundle
         if isinstance(bundle, Bundle) and self.bundle.passport.files != bundle.passport.files:
@@ -186,9 +194,12 @@ class Segmenter:
             ImageError: a photo cannot be read, or does not fit the engine.
         """
         self._check_usable()
-        single = isinstance(photos, str | bytes | os.PathLike) or (isinstance(photos, np.ndarray) and photos.ndim < 4)
-        if single or not isinstance(photos, Iterable):
-            raise ImageError(f"batch takes several photos, such as a list of them, not a {type(photos).__name__}")
+        one = isinstance(photos, str | bytes | bytearray | memoryview | os.PathLike | Image.Image)
+        one = one or hasattr(photos, "read") or (isinstance(photos, np.ndarray) and photos.ndim < 4)
+        if one or isinstance(photos, Mapping) or not isinstance(photos, Iterable):
+            advice = ": give its values()" if isinstance(photos, Mapping) else ""
+            kind = type(photos).__name__
+            raise ImageError(f"batch takes several photos, such as a list of them, not a {kind}{advice}")
         return self._run([self._decode(photo) for photo in photos])
 
     def warm_up(self) -> float:
@@ -238,7 +249,12 @@ class Segmenter:
             else:
                 pixels = read_photo(_source(photo))
                 size = (pixels.shape[0], pixels.shape[1])
-        check_size(size, self.bundle.passport.post)
+        try:
+            check_size(size, self.bundle.passport.post)
+        except ImageError as error:
+            if isinstance(photo, np.ndarray | bytes):
+                raise
+            raise ImageError(f"{os.fsdecode(photo)}: {error}") from None
         return _Decoded(pixels, size, watch.timing)
 
     def _run(self, photos: list[_Decoded]) -> list[Result]:
