@@ -104,7 +104,7 @@ _PARTS = {"pre/": "preprocessing", "network/": "network", "post/": "post-process
 def facts_text(facts: Sequence[tuple[str, str]]) -> str:
     """A line a fact: what, and how it is."""
     width = max(len(name) for name, _ in facts) + 2
-    return "\n".join(f"{name:{width}}{value}" for name, value in facts)
+    return "\n".join(f"{name:{width}}{one_line(value)}" for name, value in facts)
 
 
 def bundle_facts(bundle: Bundle) -> list[tuple[str, str]]:

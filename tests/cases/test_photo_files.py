@@ -140,6 +140,23 @@ def test_names_that_are_no_line_of_text(tmp_path, infer, kind):
     assert [line for line in output.splitlines() if r"bad\n.jpg is not an image" in line]
 
 
+def test_a_bundle_whose_name_is_no_line_of_text(tmp_path, bundle, infer):
+    """A newline, an escape and bytes that are no text: in no line of any command, and in no JSON, as they are."""
+    tree(tmp_path, "a.jpg")
+    odd = shutil.copytree(bundle, tmp_path / "odd\n\x1b[31m\udcff.trtpost")
+    model = str(bundle.parent / "net.onnx")
+    said = [infer(tmp_path / "a.jpg", "-o", tmp_path, "-e", odd, *flags) for flags in ([], ["--json"])]
+    for arguments in (["inspect", str(odd)], ["build", model, "--flavour", "none", "--force", "-o", str(odd)]):
+        done = CliRunner().invoke(app, arguments)
+        said.append((done.exit_code, done.output))
+    for code, text in said:
+        assert code == 0
+        assert "odd\\" in text
+        assert not {"\x1b", "\udcff"} & set(text)
+        assert "odd\n" not in text
+    assert json.loads(said[1][1])["bundle"] == str(odd).replace("\udcff", "\\udcff")
+
+
 def test_a_leading_dash(tmp_path, infer, monkeypatch):
     """Names that look like options: behind `--`, or in their folder."""
     monkeypatch.chdir(tree(tmp_path, "-o.jpg"))
