@@ -10,7 +10,7 @@ import onnx
 from trtpost.backends.onnxruntime import OnnxRuntimeEngine
 from trtpost.bundle import Bundle, Passport
 from trtpost.errors import BackendError, ModelError
-from trtpost.graph.bake import source_name
+from trtpost.graph.bake import NETWORK, source_name
 
 _NO_KERNEL = re.compile(r"implementation for (?P<op>[\w.]+)\(\d+\) node with name '(?P<name>[^']*)'")
 _NO_OPERATOR = re.compile(r"(?P<domain>[\w.-]*):(?P<op>[\w./-]+)\(-?\d+\) is not a registered function/op")
@@ -60,4 +60,5 @@ def _sentence(model: onnx.ModelProto, text: str) -> str:
             f"ONNX Runtime does not know the operator {domain}::{op}{where}: replace it in the model by operators of "
             "ONNX, or name a tensor before it with --logits"
         )
-    return f"ONNX Runtime does not take the network ({text}): export it anew, or name another tensor with --logits"
+    why = text.split(": ", 1)[-1].replace(NETWORK, "")
+    return f"ONNX Runtime does not take the network ({why}): export it anew, or name another tensor with --logits"

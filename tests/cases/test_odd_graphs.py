@@ -565,6 +565,31 @@ def test_a_fixed_size_that_is_too_large(tmp_path):
     refused(nchw(4, "60000,60000"), tmp_path, "else export it with a smaller size or batch")
 
 
+@pytest.mark.parametrize("shape", [[1, 8, 12, 4], [1, 4, 9, 12], [1, 4]])
+def test_shapes_that_a_model_states_and_does_not_have(tmp_path, shape):
+    """Left over from before somebody edited it: what the operators make counts."""
+    model = graph(CONV + "z = Relu (y)\n out = Add (z, y)", k=kernel(4))
+    expected = best(model)
+    model.graph.value_info.append(make_tensor_value_info("y", 1, shape))
+    np.testing.assert_array_equal(mask_of(model, tmp_path), expected)
+    model = graph(CONV + "out = Identity (y)", k=kernel(4))
+    model.graph.value_info.append(make_tensor_value_info("y", 1, shape))
+    np.testing.assert_array_equal(mask_of(model, tmp_path), best(graph("out = Conv (image, k)", k=kernel(4))))
+
+
+def test_nodes_in_any_order(tmp_path):
+    """Appended by somebody who edited the graph; a circle has no order."""
+    model = graph("y = Conv (image, k)\n z = Relu (y)\n out = Add (z, y)", k=kernel(4))
+    expected = best(model)
+    nodes = list(model.graph.node)[::-1]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    np.testing.assert_array_equal(mask_of(model, tmp_path), expected)
+    (tmp_path / "circle").mkdir()
+    circle = graph("y = Add (image, z)\n z = Relu (y)\n out = Conv (z, k)", k=kernel(4))
+    refused(circle, tmp_path / "circle", "topologically sorted")
+
+
 def test_a_passport_s_worth_of_names_survives(tmp_path):
     """Names in the metadata are those of the classes."""
     model = nchw()

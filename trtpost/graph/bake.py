@@ -66,7 +66,7 @@ def bake(
         network = reduce(network)
     opset = opset_of(network)
     logits = network.graph.output[0]
-    shape = _shape(logits, post, batch)
+    shape = _shape(logits, post, batch, located.logits)
     region = None
     try:
         source = spatial(post, shape)
@@ -160,7 +160,7 @@ def checked(model: onnx.ModelProto) -> onnx.ModelProto:
         inferred = onnx.shape_inference.infer_shapes(model, check_type=True, data_prop=True)
         onnx.checker.check_model(inferred, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, RuntimeError) as error:
-        raise ModelError(f"the baked graph is not valid: {reason(error)}") from None
+        raise ModelError(f"the baked graph is not valid: {reason(error).replace(NETWORK, '')}") from None
     return inferred
 
 
@@ -301,13 +301,12 @@ def _dtype(value: onnx.ValueInfoProto) -> str:
     return str(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
 
 
-def _shape(logits: onnx.ValueInfoProto, post: Post, batch: int | str) -> tuple[int | str, ...]:
+def _shape(logits: onnx.ValueInfoProto, post: Post, batch: int | str, name: str) -> tuple[int | str, ...]:
     dims = [dim.dim_value or 0 for dim in logits.type.tensor_type.shape.dim]
     names: tuple[str, ...] = ("N", "h", "w")
     if post.head != "labels":
         names = ("N", "C", "h", "w") if post.layout == "NCHW" else ("N", "h", "w", "C")
     if len(dims) != len(names):
-        name = source_name(logits.name)
         raise ModelError(f"the shape of tensor '{name}' cannot be inferred: name another with --logits")
     return (batch, *(dim or name for dim, name in list(zip(dims, names, strict=True))[1:]))
 

@@ -18,6 +18,7 @@ from trtpost.graph.opsets import raised
 from trtpost.graph.plain import (
     keep_computed,
     refuse_endless_loops,
+    sort_nodes,
     without_functions,
     without_optionals,
     write_out_sparse,
@@ -93,6 +94,7 @@ def normalized(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
     with understood(name):
         _check_types(copy, name)
         check_calls(copy, name)
+        sort_nodes(copy)
         copy = without_functions(copy)
         write_out_sparse(copy, name)
         without_optionals(copy)
@@ -102,14 +104,24 @@ def normalized(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
         if opset < MIN_OPSET:
             copy = raised(onnx.shape_inference.infer_shapes(copy), opset, MIN_OPSET)
         # before the check, which wants outputs to state the shapes that some exporters leave out
-        copy = onnx.shape_inference.infer_shapes(copy, data_prop=True)
-        keep_computed(copy, name)
+        copy = _inferred(copy)
         _check(copy)
+        keep_computed(copy, name)
         check_trained(copy, name)
         name_apart(copy)
         copy = with_known_integers(copy)
         copy.ir_version = min(copy.ir_version, MAX_IR_VERSION)  # graphsurgeon writes the newest that onnx knows
         return copy
+
+
+def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
+    """With shapes; those that the model states within are left out where they are not what its operators make."""
+    try:
+        return onnx.shape_inference.infer_shapes(model, data_prop=True, strict_mode=True)
+    except onnx.shape_inference.InferenceError as error:
+        if "existing" in str(error):  # `Inferred shape and existing shape differ`, and the like of types
+            del model.graph.value_info[:]
+    return onnx.shape_inference.infer_shapes(model, data_prop=True)
 
 
 def _check(model: onnx.ModelProto) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,28 @@ def without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
         onnx.helper.make_tensor_value_info(one.name, one.data_type, one.dims) for one in constants
     )
     return onnx.inliner.inline_local_functions(onnx.shape_inference.infer_shapes(typed), convert_version=True)
+
+
+def sort_nodes(model: onnx.ModelProto) -> None:
+    """In place: each node after those whose results it takes, as ONNX demands and people who edit graphs forget.
+
+    A circle is left to ONNX's own check.
+    """
+    for graph in graphs_of(model):
+        made = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
+        needs = {
+            index: {made[name] for name in used_by(node) if name in made} - {index}
+            for index, node in enumerate(graph.node)
+        }
+        if all(max(before, default=-1) < index for index, before in needs.items()):
+            continue
+        try:
+            order = list(TopologicalSorter(needs).static_order())
+        except CycleError:
+            continue
+        nodes = [onnx.NodeProto.FromString(graph.node[index].SerializeToString()) for index in order]
+        del graph.node[:]
+        graph.node.extend(nodes)
 
 
 def write_out_sparse(model: onnx.ModelProto, name: str) -> None:
