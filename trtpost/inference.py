@@ -261,7 +261,11 @@ def _counted(mask: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
 def _mark(job: Job, fingerprint: str) -> str:
     """What the files of a job say of themselves; of stdin, not which photo it was."""
     try:
-        return fingerprint if job.photo.content is not None else mark_of(fingerprint, job.photo.path)
+        return (
+            fingerprint
+            if job.photo.content is not None
+            else mark_of(fingerprint, job.photo.path.name, job.photo.path.stat().st_size)
+        )
     except (OSError, ValueError):  # who reads it says what is wrong
         return fingerprint
 

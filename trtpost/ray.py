@@ -25,12 +25,12 @@ from trtpost.bundle import MODEL, Bundle, load_bundle
 from trtpost.decode import SUFFIXES, size_in_header
 from trtpost.errors import ImageError, SpecError, TrtpostError, printable, reason
 from trtpost.fused import default_threads
-from trtpost.image import MAX_BYTES
+from trtpost.image import MAX_BYTES, encode_mask, palette
 from trtpost.inference import Job, Outcome, mask_names
 from trtpost.packages import require
 from trtpost.photos import MASK_ENDING, OVERLAY_ENDING, PhotoFile
 from trtpost.png import END
-from trtpost.resume import HEAD, marked_size
+from trtpost.resume import HEAD, mark_of, marked_size, source_of
 from trtpost.segment import Segmenter
 
 if TYPE_CHECKING:
@@ -226,7 +226,8 @@ def segment_jobs(
         dataset = dataset_of(paths, [str(job.mask.absolute()).lstrip("/") for job in jobs])
         for entry in segment_dataset(dataset, bundle, output="/", **settings).iter_rows():
             row, job = row_of(entry), jobs[entry["number"]]
-            outcomes[entry["number"]] = Outcome(job, row.size, error=row.error, skipped=row.skipped)
+            error = row.error and f"{job.photo.path}: {row.error}"
+            outcomes[entry["number"]] = Outcome(job, row.size, error=error, skipped=row.skipped)
             done()
     return [outcome for _, outcome in sorted(outcomes.items())]
 
@@ -366,7 +367,8 @@ class _Actor:
                     raise ImageError(f"the image has more than {MAX_BYTES >> 30} GiB: cut it into tiles")
                 content = file.readall()
         result = self._segmenter(content)
-        png = result.encode_mask(pack=settings.pack)
+        mark = mark_of(result.fingerprint, PurePosixPath(path).name, len(content))
+        png = encode_mask(result.mask, palette(result.classes), pack=settings.pack, mark=mark)
         if mask is not None:
             _write_whole(*_place(mask, settings.output_filesystem), png)
         return Row(path, (result.mask.shape[0], result.mask.shape[1]), png if mask is None else mask)
@@ -379,13 +381,15 @@ class _Actor:
             return None
         with files.open_input_file(place) as file:
             head, tail = file.read_at(HEAD, 0), file.read_at(len(END), there.size - len(END))
-        size = marked_size(head, tail, self._segmenter.fingerprint)
+        files, place = _place(path, self._settings.filesystem)
+        photo = files.get_file_info(place) if content is None else None
+        length = photo.size if photo is not None else len(content or b"")
+        source = source_of(PurePosixPath(path).name, length or 0)
+        size = marked_size(head, tail, self._segmenter.fingerprint, source)
         if size is None:
             return None
-        if content is not None:
-            return size if size_in_header(io.BytesIO(content)) == size else None
-        files, place = _place(path, self._settings.filesystem)
-        photo = files.get_file_info(place)
+        if photo is None:
+            return size if size_in_header(io.BytesIO(content or b"")) == size else None
         if photo.mtime_ns and there.mtime_ns and photo.mtime_ns > there.mtime_ns:
             return None
         with files.open_input_file(place) as file:

@@ -43,13 +43,9 @@ def source_of(name: str, length: int) -> str:
     return hashlib.sha256(f"{length} {name}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
-def mark_of(fingerprint: str, photo: Path) -> str:
-    """The text in the mask of a photo file.
-
-    Raises:
-        OSError: there is no such file.
-    """
-    return f"{fingerprint} {source_of(photo.name, photo.stat().st_size)}"
+def mark_of(fingerprint: str, name: str, length: int) -> str:
+    """The text in the mask of a photo file of this name and length."""
+    return f"{fingerprint} {source_of(name, length)}"
 
 
 def is_done(mask: Path, photo: Path, fingerprint: str) -> bool:
