@@ -149,6 +149,7 @@ def test_inspect_and_doctor(place):
         ("build net.onnx -o text.onnx/b.trtpost", "cannot write the engine bundle"),
         ("convert net.onnx", "is an ONNX model already"),
         ("convert a.png", "unknown model format"),
+        ("convert net.keras -o a.png", "a.png exists and is no ONNX file: choose a name that ends in .onnx"),
         ("infer missing.jpg", "no such image: missing.jpg"),
         ("infer text.onnx", "text.onnx is not an image"),
         ("infer a.png -e missing.trtpost", "no such engine bundle: missing.trtpost"),

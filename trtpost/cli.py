@@ -55,6 +55,8 @@ def convert(
     from trtpost.graph.model import save_model
     from trtpost.spec import parse_pair
 
+    if output is not None and output.suffix.lower() != ".onnx" and output.exists():
+        raise ModelError(f"{output} exists and is no ONNX file: choose a name that ends in .onnx")
     if kind_of(model) == "onnx":
         raise ModelError(f"{model} is an ONNX model already: go on with `trtpost build {model}`")
     target = output or Path(model.resolve().stem + ".onnx")
@@ -180,7 +182,10 @@ def infer(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
 ) -> None:
-    """Write the mask of each photo: NAME.mask.png, whose pixel values are the class ids."""
+    """Write the mask of each photo: NAME.mask.png, whose pixel values are the class ids.
+
+    A mask or an overlay that trtpost wrote is replaced by the next one of its name, and no other file is.
+    """
     from trtpost import inference
     from trtpost.builder import ASSUMED
     from trtpost.bundle import load_bundle, newest_bundle

@@ -14,6 +14,9 @@ from trtpost.photos import MASK_ENDING
 from trtpost.png import HEADER, PALETTE, SIGNATURE, size_and_text
 from trtpost.resume import HEAD
 
+SECOND_COLOUR = bytes(palette(("", ""))[1])
+"""In the palette of every mask, whatever its classes; the first is black, or not."""
+
 
 def check_targets(targets: Sequence[Path], photos: Iterable[Path]) -> None:
     """Refuse files that must not be written, before there is anything to write.
@@ -93,6 +96,4 @@ def _is_unmarked(head: bytes) -> bool:
         return False
     bits, colours = head[HEADER - 9 : HEADER - 7]
     first = HEADER + 8 + 3
-
-    ours = bytes(palette(("", ""))[1])
-    return (bits, colours) == (16, 0) or (colours == PALETTE and head[first : first + 3] == ours)
+    return (bits, colours) == (16, 0) or (colours == PALETTE and head[first : first + 3] == SECOND_COLOUR)
