@@ -23,13 +23,16 @@ from onnx.helper import (
     make_tensor_value_info,
 )
 from onnx.numpy_helper import from_array
+from PIL import Image
 
 from trtpost.builder import build
+from trtpost.bundle import load_bundle
 from trtpost.errors import ModelError, TrtpostError
 from trtpost.graph import trial
 from trtpost.graph.model import MAX_IR_VERSION, load_model, normalized, set_metadata
 from trtpost.progress import Progress
 from trtpost.segment import Segmenter
+from trtpost.verify.run import Replaced, verify
 
 PHOTO = np.random.default_rng(7).integers(0, 256, (8, 12, 3), np.uint8)
 IMAGE, LOGITS = "float[1,3,8,12] image", "float[1,4,8,12] out"
@@ -135,11 +138,11 @@ NEGATIVE = {
 }
 
 
-@pytest.mark.parametrize("kind", [6, 7])
+@pytest.mark.parametrize("kind", [1, 6, 7])
 @pytest.mark.parametrize("ending", NEGATIVE)
 def test_class_ids_below_zero_become_255(tmp_path, ending, kind):
     """`ignore`: -1 by a confidence, by classes that begin at one, by a table; a mask is unsigned."""
-    name = {6: "int32", 7: "int64"}[kind]
+    name = {1: "float", 6: "int32", 7: "int64"}[kind]
     body = CONV + NEGATIVE[ending].replace("out =", "z =") + f"\n out = Cast <to = {kind}> (z)"
     constants = {"t": np.float32(0.6), "n": np.int64(-1), "o": np.int64(1), "l": np.array([-7, 3, -1, 2])}
     model = graph(body, outputs=f"{name}[1,1,8,12] out", k=kernel(4), **constants)
@@ -151,6 +154,11 @@ def test_class_ids_below_zero_become_255(tmp_path, ending, kind):
     assert any("class ids below zero become 255" in text for text in ears.texts)
     with Segmenter(tmp_path / "net.trtpost", backend="onnxruntime") as engine:
         engine(PHOTO).save_mask(tmp_path / "mask.png")
+    (tmp_path / "photos").mkdir()
+    Image.fromarray(PHOTO).save(tmp_path / "photos/p.png")
+    bundle = load_bundle(tmp_path / "net.trtpost")
+    report = verify(bundle, tmp_path / "net.onnx", tmp_path / "photos", replaced=Replaced(normalize="unit"))
+    assert report.total.different == 0
 
 
 def loop(
@@ -390,8 +398,6 @@ def test_functions_of_the_model_s_own(tmp_path, domain, precision):
     """Searches see what they hold, every precision reaches into them."""
     photos = tmp_path / "photos"
     photos.mkdir()
-    from PIL import Image
-
     for index in range(2):
         pixels = np.random.default_rng(index).integers(0, 256, (8, 12, 3), np.uint8)
         Image.fromarray(pixels).save(photos / f"{index}.png")

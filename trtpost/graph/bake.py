@@ -120,10 +120,10 @@ def network_of(model: onnx.ModelProto, located: Located, pre: Pre) -> onnx.Model
         source.dtype = np.dtype(np.float32)
     logits = tensors[located.logits]
     if located.head == "labels":
-        if located.dtype.startswith("float"):
-            logits = _append(graph, "Cast", logits, logits.shape, {"to": onnx.TensorProto.INT32}, np.int32)
-        elif may_be_negative(logits):
+        if may_be_negative(logits):
             logits = _with_ignored(graph, logits)
+        elif located.dtype.startswith("float"):
+            logits = _append(graph, "Cast", logits, logits.shape, {"to": onnx.TensorProto.INT32}, np.int32)
         logits = _unfold(graph, logits, located) if located.is_flat else _rank_three(graph, logits, batch)
     else:
         if located.dtype in _NO_LOGITS or (located.background is not None and located.dtype != "float32"):

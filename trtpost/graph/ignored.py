@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 import onnx_graphsurgeon as gs
 
@@ -17,7 +18,7 @@ _STEPS = 64
 
 def may_be_negative(labels: gs.Variable) -> bool:
     """True for class ids of a signed type that are not those of an ArgMax."""
-    return dtype_name(labels).startswith("int") and argmax_before(labels) is None
+    return dtype_name(labels).startswith(("int", "float")) and argmax_before(labels) is None
 
 
 def tells_negative(model: onnx.ModelProto, labels: str) -> bool:
@@ -35,9 +36,9 @@ def tells_negative(model: onnx.ModelProto, labels: str) -> bool:
         for value in node.inputs:
             values = constant_values(value)
             if values is None:
-                if dtype_name(value).startswith(("int", "uint")):
+                if dtype_name(value).startswith(("int", "uint", "float")):
                     pending.append(value)
-            elif values.dtype.kind == "i" and values.size:
+            elif values.dtype.kind in "if" and values.size and (values == np.round(values)).all():
                 chosen = node.op in ("Where", "Gather", "Add") and values.min() < 0
                 if chosen or (node.op == "Sub" and value is node.inputs[1] and values.max() > 0):
                     return True

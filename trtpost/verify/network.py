@@ -15,6 +15,7 @@ from trtpost.builder import Decided
 from trtpost.convert import load
 from trtpost.errors import BackendError, ModelError, TrtpostError, reason
 from trtpost.graph.emulate import with_outputs
+from trtpost.graph.ignored import IGNORED
 from trtpost.graph.locate import Located, locate
 from trtpost.spec import Layout
 from trtpost.verify.frameworks import quiet, tensorflow
@@ -111,6 +112,7 @@ def load_network(source: Path, kind: str, decided: Decided, signature: str | Non
         scores = None if behind is None else _scores(behind, layout, located)
         if scores is not None and scores.shape[:2] != labels.shape:
             scores = None  # the labels were resized inside the network
+        labels = np.where(labels < 0, IGNORED, labels.astype(np.int64))
         return Answer(scores, labels, 0.0 if behind is None else _step(behind))
 
     return Network(name, answer, squashed[-1] if squashed else "")
