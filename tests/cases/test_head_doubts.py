@@ -210,6 +210,23 @@ def test_levels_without_limits_are_a_guess(tmp_path):
     assert "threshold 127.5, the middle, is ASSUMED; settle it with --threshold" in warned(path)
 
 
+def test_integers_without_limits_are_asked_for(tmp_path):
+    """Rounded real numbers may be class ids, or scores: the user says which."""
+    tail = "r = Abs (y)\n q = Round (r)\n out = Cast <to = 6> (q)"
+    path = one_channel(tmp_path / "n.onnx", tail, "int32[1,1,8,12] out")
+    with pytest.raises(ModelError, match="--head labels, or --head threshold"):
+        built(path)
+    check(path, lambda values: values.reshape(SIZE), head="labels")
+
+
+def test_sums_of_comparisons_may_be_class_ids(tmp_path):
+    """Two thresholds make three values: that they may be class ids is said."""
+    tail = "g = Greater (y, z)\n h = Greater (y, w)\n a = Cast <to = 1> (g)\n b = Cast <to = 1> (h)\n out = Add (a, b)"
+    path = one_channel(tmp_path / "n.onnx", tail, z=np.float32(0), w=np.float32(0.3))
+    assert "say --head labels if they are class ids" in warned(path)
+    check(path, lambda values: values.reshape(SIZE).astype(int), head="labels", force=True)
+
+
 # --- class ids that were computed with
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import onnx_graphsurgeon as gs
 
 from trtpost.graph.bounds import Bounds, bounds_of
+from trtpost.graph.ids import holds_whole_numbers
 from trtpost.graph.tensors import dims, dtype_name, is_constant, number
 
 _USUAL: tuple[Bounds, ...] = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
@@ -35,9 +36,10 @@ def threshold_doubt(tensor: gs.Variable) -> str | None:
         )
         if usual and not _is_range_of_type(tensor):
             return None
+        ids = ", or say --head labels if they are class ids" if holds_whole_numbers(tensor) else ""
         return (
             f"values of '{tensor.name}' lie between {low:g} and {high:g}, and nothing says which of them are "
-            f"foreground: threshold {(low + high) / 2:g}, the middle, is ASSUMED; settle it with --threshold"
+            f"foreground: threshold {(low + high) / 2:g}, the middle, is ASSUMED; settle it with --threshold{ids}"
         )
     if low >= 0:
         return (

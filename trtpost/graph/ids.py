@@ -115,6 +115,20 @@ def are_levels(tensor: gs.Tensor) -> bool:
     return is_whole(tensor) and not holds_whole_numbers(tensor, rounded=False)
 
 
+def refuse_unknown_integers(tensor: gs.Variable) -> None:
+    """Refuse integers that were real numbers without limits before: levels, class ids, or neither.
+
+    Raises:
+        ModelError: they are.
+    """
+    low, high = bounds_of(tensor)
+    if are_levels(tensor) and high - low >= 1 << 16 and 1 in dims(tensor)[1:]:
+        raise ModelError(
+            f"nothing tells what the integers of '{tensor.name}' are, which were real numbers before: say --head "
+            "labels, or --head threshold with --threshold"
+        )
+
+
 def keeps_values(cast: gs.Node) -> bool:
     """False of a Cast to a type that may not hold what it is given: ids become others, or 0 and 1."""
     given, held = cast.inputs[0], range_of(cast.outputs[0])

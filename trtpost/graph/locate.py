@@ -221,6 +221,8 @@ def _check_meaning(tensor: gs.Variable, source: gs.Variable, head: Ending | None
             "it out, or say --head threshold"
         )
     heads.refuse_lone_argmax(tensor)
+    if head is None:
+        class_ids.refuse_unknown_integers(tensor)
 
 
 def _ends_in_one(shape: tuple[int | str, ...], batch: int | str) -> bool:
