@@ -41,7 +41,7 @@ def segmentation_output(graph: gs.Graph, source: gs.Variable, input_size: tuple[
             "no output looks like a segmentation head (logits of four dimensions, or flattened from them, or integer "
             f"labels): the model gives {listing(graph.outputs)}; name the logits' tensor with --logits"
         )
-    for narrowing in (_without_auxiliary, _without_descendants, _without_confidences, _largest):
+    for narrowing in (_without_copies, _without_auxiliary, _without_descendants, _without_confidences, _largest):
         if len(candidates) > 1:
             candidates = narrowing(candidates)
     if len(candidates) > 1:
@@ -131,6 +131,17 @@ def _is_flattened(value: gs.Variable, input_size: tuple[int, int]) -> bool:
         return unfolded(value, input_size, labels=are_labels(value)) is not None
     except ModelError:  # both layouts fit
         return True
+
+
+def _without_copies(candidates: list[gs.Variable]) -> list[gs.Variable]:
+    """Of outputs that are one tensor under several names, the first."""
+    first: dict[int, gs.Variable] = {}
+    for value in candidates:
+        tensor = value
+        while tensor.inputs and tensor.inputs[0].op == "Identity":
+            tensor = tensor.inputs[0].inputs[0]
+        first.setdefault(id(tensor), value)
+    return list(first.values())
 
 
 def _without_auxiliary(candidates: list[gs.Variable]) -> list[gs.Variable]:

@@ -106,19 +106,13 @@ def keep_computed(model: onnx.ModelProto, name: str) -> None:
     graph = model.graph
     given = {value.name for value in graph.input}
     computed: set[str] = set()
-    same: dict[str, str] = {}  # what an Identity gives, by what it is given
     for node in graph.node:
         used = used_by(node)
-        if node.op_type == "Identity":
-            same[node.output[0]] = same.get(node.input[0], node.input[0])
         if node.op_type == "Identity" and used <= given:
             given.update(node.output)
         elif used & (given | computed):
             computed.update(node.output)
-    outputs: dict[str, onnx.ValueInfoProto] = {}  # the first of those that are one tensor
-    for value in graph.output:
-        if value.name in computed:
-            outputs.setdefault(same.get(value.name, value.name), value)
+    outputs = {value.name: value for value in graph.output if value.name in computed}  # some are named twice
     if not outputs:
         raise ModelError(f"{name} computes nothing: its outputs are its inputs themselves, or constants")
     _replace(graph.output, list(outputs.values()))
