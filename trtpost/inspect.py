@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trtpost.bundle import load_bundle
+from trtpost.bundle import MODEL, read_bundle
 from trtpost.convert import convert, kind_of
 from trtpost.convert.formats import is_saved_model
 from trtpost.errors import ModelError
@@ -21,12 +21,11 @@ def inspect_path(path: Path, progress: Progress) -> list[tuple[str, str]]:
         TrtpostError: it cannot be read, or holds no segmentation head.
     """
     if path.is_dir() and not is_saved_model(path):
-        bundle = load_bundle(path)
-        return [*bundle_facts(bundle), *model_facts(bundle.model, load_model(bundle.model))]
+        return _facts_of_bundle(path)
     if kind_of(path) == "onnx":
         model = load_model(path)
         if "passport" in metadata(model):
-            return [*bundle_facts(load_bundle(path)), *model_facts(path, model)]
+            return _facts_of_bundle(path)
     else:
         with progress.step("convert") as step:
             model = normalized(convert(path), str(path))
@@ -37,3 +36,8 @@ def inspect_path(path: Path, progress: Progress) -> list[tuple[str, str]]:
     except ModelError as error:
         located = f"no: {error}"
     return model_facts(path, model, located)
+
+
+def _facts_of_bundle(path: Path) -> list[tuple[str, str]]:
+    contents = read_bundle(path)  # the graph as it was written: `load_model` makes our node plain
+    return [*bundle_facts(contents.bundle), *model_facts(path / MODEL if path.is_dir() else path, contents.model)]
