@@ -485,7 +485,7 @@ def triton(
     ] = "python",
     instances: Annotated[int, typer.Option(min=1, max=1024, help="that run at once, on each GPU or the CPU")] = 1,
     max_batch: Annotated[
-        int | None, typer.Option(min=1, help="photos that Triton may join [python 8, else the bundle's]")
+        int | None, typer.Option(min=1, max=65536, help="photos that Triton may join [python 8, else the bundle's]")
     ] = None,
 ) -> None:
     """Write a model repository for NVIDIA Triton, or a new version into one that is being served."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
+from conftest import in_threads
 from nets import nchw, save
 
 import trtpost as tp
@@ -135,7 +136,7 @@ def test_versions_count_up_and_nothing_else_is_replaced(bundle, tmp_path):
         ("theirs", "python", "did not write"),
         ("empty", "python", "did not write"),
         ("strange", "python", "not a configuration"),
-        ("net", "onnxruntime_onnx", "another --form"),
+        ("net", "onnxruntime_onnx", "another kind"),
     ):
         with pytest.raises(TrtpostError, match=word):
             export_triton(built, tmp_path, name=name, form=form)
@@ -151,7 +152,8 @@ def test_what_makes_no_model(bundle, tmp_path):
         ({"name": ""}, "letters"),
         ({"form": "pytorch"}, "form must be one of"),
         ({"instances": 0}, "at least one"),
-        ({"max_batch": 0}, "at least one"),
+        ({"max_batch": 0}, "1 to 65536"),
+        ({"max_batch": 4_000_000_000}, "1 to 65536"),
         ({"form": "tensorrt_plan"}, "no TensorRT plan"),
         ({"form": "onnxruntime_onnx", "max_batch": 4}, "batch is fixed"),
     ):
@@ -167,3 +169,38 @@ def test_the_name_is_that_of_the_bundle(bundle, tmp_path):
     named = built.path.rename(tmp_path / "Straße 1.trtpost")
     (version,) = export_triton(load_bundle(named), tmp_path / "repository")
     assert version.parent.name == "Stra_e_1"
+
+
+def test_a_part_of_an_ensemble_is_no_model_of_its_own(bundle, tmp_path):
+    """A name that another model's part has, or would take, is left to that."""
+    built = bundle()
+    export_triton(built, tmp_path, name="steps", form="onnxruntime_onnx")
+    export_triton(built, tmp_path, name="whole_photo")
+    for name, form in (("steps_photo", "python"), ("whole", "onnxruntime_onnx")):
+        with pytest.raises(TrtpostError, match="another kind"):
+            export_triton(built, tmp_path, name=name, form=form)
+    with pytest.raises(TrtpostError, match="other inputs or outputs"):
+        export_triton(bundle(match="pil"), tmp_path, name="steps", form="onnxruntime_onnx")
+    assert not (tmp_path / "whole").exists()
+    assert [path.name for path in (tmp_path / "steps_photo").glob("[0-9]*")] == ["1"]
+
+
+def test_exports_at_once_count_on(bundle, tmp_path):
+    built = bundle()
+    in_threads(8, lambda _: export_triton(built, tmp_path / "repository", name="net"))
+    assert {path.name for path in (tmp_path / "repository" / "net").glob("[0-9]*")} == set("12345678")
+    assert not [path for path in tmp_path.rglob(".*") if path.is_dir()]
+
+
+def test_a_repository_whose_parent_cannot_hold_the_new_version(bundle, tmp_path, monkeypatch):
+    """A mounted volume, say: the version is put together in the model's own folder."""
+    built, repository = bundle(), tmp_path / "repository"
+    monkeypatch.setattr("trtpost.triton.export.os.access", lambda *_: False)
+    for number in (1, 2):
+        (version,) = export_triton(built, repository, name="net")
+        assert version == repository / "net" / str(number)
+    (repository / "net" / "9²").mkdir()
+    export_triton(built, repository, name="net")
+    assert sorted(path.name for path in (repository / "net").iterdir()) == [
+        *("1", "2", "3", "9²", "config.pbtxt", "labels.txt")
+    ]

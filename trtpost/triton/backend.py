@@ -63,7 +63,8 @@ class MaskModel:
     def _masks(self, photos: Sequence[Photo]) -> Sequence[NDArray[Any] | TrtpostError]:
         try:
             return [result.mask for result in self._segmenter.batch(photos)]
-        except TrtpostError as error:
+        except (TrtpostError, MemoryError) as fault:
+            error = fault if isinstance(fault, TrtpostError) else ImageError("the photo does not fit into memory")
             return [error] if len(photos) == 1 else [self._masks([photo])[0] for photo in photos]
 
     def _answer(self, masks: list[NDArray[Any] | TrtpostError] | TrtpostError, wanted: set[str]) -> Answer:
@@ -146,6 +147,8 @@ def _decoded(contents: list[bytes] | list[Photo] | TrtpostError) -> list[Photo] 
         photos = [read_photo(one) if isinstance(one, bytes) else check_photo(one) for one in contents]
     except TrtpostError as error:
         return error
+    except MemoryError:
+        return ImageError("the photo does not fit into memory")
     if len({photo.shape for photo in photos}) != 1:
         return ImageError("the photos of one request must have one size: send each in a request of its own")
     return photos

@@ -56,6 +56,7 @@ class Warmup:
 
 def model_config(
     name: str,
+    role: str,
     backend: str,
     inputs: Iterable[Tensor],
     outputs: Iterable[Tensor],
@@ -70,7 +71,8 @@ def model_config(
 
     Args:
         name: of the model.
-        backend, platform: what runs it; an ensemble has neither.
+        role: what it is among ours: a model is only replaced by one of the same.
+        backend, platform: what runs it.
         inputs, outputs: its tensors.
         max_batch: of one execution; 0: tensors have their batch themselves, and Triton joins no requests.
         instances: how many run at once, on each GPU or on the CPU.
@@ -93,10 +95,8 @@ def model_config(
         config.output.add(
             name=tensor.name, data_type=_TYPES[tensor.dtype], dims=tensor.dims, label_filename=tensor.labels
         )
-    config.parameters[OWNER].string_value = "1"
+    config.parameters[OWNER].string_value = role
     config.version_policy.latest.num_versions = 1
-    if platform == "ensemble":
-        return config
     kind = messages.ModelInstanceGroup
     config.instance_group.add(count=instances, kind=kind.KIND_AUTO if on_gpu else kind.KIND_CPU)
     if max_batch:
@@ -128,7 +128,7 @@ def ensemble_config(name: str, steps: Iterable[Any], output: str, *, max_batch: 
     config = _messages().ModelConfig(name=name, platform="ensemble", max_batch_size=max_batch)
     config.input.extend(models[0].input)
     config.output.extend(one for one in models[-1].output if one.name == output)
-    config.parameters[OWNER].string_value = "1"
+    config.parameters[OWNER].string_value = "ensemble"
     config.version_policy.latest.num_versions = 1
     for model in models:
         step = config.ensemble_scheduling.step.add(model_name=model.name, model_version=-1)

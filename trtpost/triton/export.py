@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import shlex
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -13,7 +16,7 @@ from typing import Any, Literal, get_args
 import onnx
 
 from trtpost.bundle import PASSPORT, Bundle
-from trtpost.errors import SpecError, TrtpostError, reason
+from trtpost.errors import SpecError, TrtpostError, one_line, reason
 from trtpost.graph.bake import inlined, is_inlined
 from trtpost.graph.emulate import runnable
 from trtpost.graph.postprocess import size_inputs
@@ -21,6 +24,8 @@ from trtpost.letterbox import Region
 from trtpost.triton import config as configs
 from trtpost.triton.backend import BUNDLE
 from trtpost.triton.config import OWNER, Tensor, Warmup
+
+MAX_BATCH = 65_536
 
 Form = Literal["python", "tensorrt_plan", "onnxruntime_onnx"]
 
@@ -79,8 +84,8 @@ def export_triton(
         name = re.sub(r"[^A-Za-z0-9_.-]+", "_", bundle.path.resolve().stem)
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
         raise SpecError(f"the name of a model takes letters, digits, _, - and ., not '{name}': give one with --name")
-    if instances < 1 or (max_batch is not None and max_batch < 1):
-        raise SpecError("a model needs at least one instance, and batches of at least one")
+    if instances < 1 or (max_batch is not None and not 1 <= max_batch <= MAX_BATCH):
+        raise SpecError(f"a model needs at least one instance, and batches of 1 to {MAX_BATCH}")
     if form == "python":
         parts = [_whole(bundle, name, instances, max_batch or max(8, bundle.passport.max_batch))]
     else:
@@ -89,9 +94,10 @@ def export_triton(
         _check_owner(repository / part.config.name, part.config)
     try:
         repository.mkdir(parents=True, exist_ok=True)
-        versions = [_number(path) for part in parts for path in (repository / part.config.name).glob("[0-9]*")]
-        version = max(versions, default=0) + 1
-        return [_write(repository, part, version) for part in parts]
+        with _alone_in(repository):
+            versions = [_number(path) for part in parts for path in (repository / part.config.name).glob("[0-9]*")]
+            version = max(versions, default=0) + 1
+            return [_write(repository, part, version) for part in parts]
     except OSError as error:
         raise TrtpostError(f"cannot write the model repository {repository}: {reason(error)}") from None
 
@@ -100,7 +106,7 @@ def next_step(repository: Path, versions: Iterable[Path]) -> str:
     """What to do with a repository into which `versions` were written, for people."""
     ours = any((folder / "model.py").is_file() for folder in versions)
     needs = "; the server's Python needs trtpost (pip install trtpost)" if ours else ""
-    return f"serve it: tritonserver --model-repository {repository.resolve()}{needs}"
+    return f"serve it: tritonserver --model-repository {shlex.quote(str(repository.resolve()))}{needs}"
 
 
 def _whole(bundle: Bundle, name: str, instances: int, max_batch: int) -> Part:
@@ -109,6 +115,7 @@ def _whole(bundle: Bundle, name: str, instances: int, max_batch: int) -> Part:
     size = bundle.passport.post.size if isinstance(bundle.passport.post.size, tuple) else (pre.height, pre.width)
     config = configs.model_config(
         name,
+        "photos to masks",
         "python",
         [Tensor("photo", "bytes", (1,), optional=True), Tensor("image", "uint8", (-1, -1, 3), optional=True)],
         [Tensor("mask", _mask_type(bundle), (-1, -1), labels=_LABELS), Tensor("png", "bytes", (1,))],
@@ -147,6 +154,7 @@ def _engine_parts(bundle: Bundle, name: str, form: Form, instances: int, max_bat
     first, samples = _first(bundle, image, [one.name for one in inputs])
     engine = configs.model_config(
         name if alone else f"{name}_engine",
+        "whole photos to masks" if alone else "engine",
         "tensorrt" if form == "tensorrt_plan" else "onnxruntime",
         inputs,
         [mask],
@@ -162,6 +170,7 @@ def _engine_parts(bundle: Bundle, name: str, form: Form, instances: int, max_bat
         return [engine_part]
     photo = configs.model_config(
         f"{name}_photo",
+        "photos to pixels",
         "python",
         [Tensor("photo", "bytes", (1,))],
         [replace(one, shape=False) for one in inputs],
@@ -217,7 +226,7 @@ def _first(bundle: Bundle, image: Tensor, names: Iterable[str]) -> tuple[list[Wa
 
 
 def _labels(bundle: Bundle) -> dict[str, bytes]:
-    return {_LABELS: "".join(f"{' '.join(name.split())}\n" for name in bundle.passport.classes).encode()}
+    return {_LABELS: "".join(f"{one_line(name)}\n" for name in bundle.passport.classes).encode()}
 
 
 def _check_owner(model: Path, config: Any) -> None:
@@ -236,15 +245,27 @@ def _check_owner(model: Path, config: Any) -> None:
     known = configs.from_text(text, str(card))
     if OWNER not in known.parameters:
         raise TrtpostError(f"{model} is a model that trtpost did not write: choose another name with --name")
-    if (known.backend, known.platform) != (config.backend, config.platform):
-        raise TrtpostError(f"{model} is of another --form: choose another name with --name, or delete it first")
+    if _kind(known) != _kind(config):
+        raise TrtpostError(f"{model} is another kind of model: choose another name with --name, or delete it first")
+    if config.backend != "python" and (list(known.input), list(known.output)) != (
+        list(config.input),
+        list(config.output),
+    ):
+        raise TrtpostError(
+            f"{model} has other inputs or outputs than this bundle, so requests would fail while a server changes "
+            "over: choose another name with --name"
+        )
+
+
+def _kind(config: Any) -> tuple[str, ...]:
+    return config.backend, config.platform, config.parameters[OWNER].string_value
 
 
 def _write(repository: Path, part: Part, version: int) -> Path:
     """Write a part as a version of its model: put together beside the repository, then renamed into it."""
     model: Path = repository / part.config.name
     text = configs.to_text(part.config)
-    staging = Path(tempfile.mkdtemp(dir=repository.resolve().parent, prefix=f".{repository.resolve().name}."))
+    staging = _staging(repository, model)
     try:
         folder = staging / str(version)
         folder.mkdir()
@@ -267,6 +288,34 @@ def _write(repository: Path, part: Part, version: int) -> Path:
         shutil.rmtree(staging, ignore_errors=True)
 
 
+def _staging(repository: Path, model: Path) -> Path:
+    """A folder to put a model together in: beside the repository, where no server looks.
+
+    Where that is another file system, or may not be written, a hidden folder in that of the model.
+    """
+    above = repository.resolve().parent
+    if above.stat().st_dev == repository.stat().st_dev and os.access(above, os.W_OK):
+        return Path(tempfile.mkdtemp(dir=above, prefix=f".{repository.resolve().name}."))
+    model.mkdir(exist_ok=True)
+    return Path(tempfile.mkdtemp(dir=model, prefix="."))
+
+
+@contextlib.contextmanager
+def _alone_in(repository: Path) -> Iterator[None]:
+    """One export at a time: they count versions."""
+    try:
+        import fcntl
+    except ImportError:  # Windows, where Triton does not run
+        yield
+        return
+    folder = os.open(repository, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
 def _put(path: Path, content: bytes | Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(content, bytes):
@@ -278,7 +327,7 @@ def _put(path: Path, content: bytes | Path) -> None:
 
 
 def _number(folder: Path) -> int:
-    return int(folder.name) if folder.name.isdigit() else 0
+    return int(folder.name) if re.fullmatch(r"[0-9]{1,9}", folder.name) else 0
 
 
 def _mask_type(bundle: Bundle) -> str:
