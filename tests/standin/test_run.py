@@ -23,7 +23,6 @@ from trtpost.builder import build
 from trtpost.bundle import Bundle, Plan, write_bundle
 from trtpost.errors import BackendError, ImageError
 from trtpost.graph.bake import split
-from trtpost.graph.model import load_model
 
 pytestmark = pytest.mark.usefixtures("our_kernels")
 SIZE = (40, 50)
@@ -31,7 +30,7 @@ SIZE = (40, 50)
 
 def with_plan(bundle: Bundle, post: str = "native", **facts: object) -> Bundle:
     """The bundle with a plan for the stand-in TensorRT."""
-    model = load_model(bundle.model)
+    model = onnx.load(bundle.model)
     content = standin.plan(model if post == "native" else split(model)[0], **facts)
     plan = Plan("tensorrt", "11.4.0", ("8.9",), {}, {}, post)
     return write_bundle(bundle.path, model, content, replace(bundle.passport, plan=plan))
@@ -39,7 +38,7 @@ def with_plan(bundle: Bundle, post: str = "native", **facts: object) -> Bundle:
 
 def with_content(bundle: Bundle, plan: bytes) -> Bundle:
     """The bundle with something else as its plan."""
-    return write_bundle(bundle.path, load_model(bundle.model), plan, bundle.passport)
+    return write_bundle(bundle.path, onnx.load(bundle.model), plan, bundle.passport)
 
 
 @pytest.fixture
@@ -347,7 +346,7 @@ def test_a_plan_that_is_not_the_bundle_s_is_refused(bundle_of, text):
 def test_a_plan_of_another_model_is_known_by_its_name(bundle_of):
     mine, other = bundle_of(), bundle_of(nchw(), resize="bilinear")
     for bundle, name, fits in ((mine, mine, True), (mine, other, False)):
-        model = load_model(bundle.model)
+        model = onnx.load(bundle.model)
         model.graph.name = name.passport.to_name(4095)
         bundle.plan.write_bytes(standin.plan(model))
         if fits:
