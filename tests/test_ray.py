@@ -224,6 +224,32 @@ def test_what_is_damaged_or_older_than_its_photo_is_made_again(actor, tmp_path):
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["photo.mask.png"]
 
 
+def test_content_is_skipped_only_where_the_mask_is_of_exactly_this(actor, bundle, tmp_path):
+    """Two photos of one name, size and length, without files whose dates could tell them apart."""
+    contents = []
+    for _ in range(2):
+        stream = io.BytesIO()
+        Image.fromarray(RNG.integers(0, 256, (40, 50, 3), np.uint8)).save(stream, "BMP")
+        contents.append(stream.getvalue())
+    assert len(contents[0]) == len(contents[1])
+    run, mask = actor(tmp_path / "out"), tmp_path / "out" / "p.png"
+
+    def skipped(content: bytes | None, path: str = "p.bmp") -> bool:
+        (row,) = rows_of(run, path=[path], bytes=[content], target=["p.png"])
+        assert (row.error, row.size) == (None, (40, 50))
+        return row.skipped
+
+    for content in contents:
+        assert [skipped(content), skipped(content)] == [False, True]
+        np.testing.assert_array_equal(np.asarray(Image.open(mask)), Segmenter(bundle)(content).mask)
+    # neither a mask of a file nor one that does not say what it is of
+    (tmp_path / "p.bmp").write_bytes(contents[1])
+    assert not skipped(None, str(tmp_path / "p.bmp"))
+    assert not skipped(contents[1])
+    Segmenter(bundle)(contents[1]).save_mask(mask)
+    assert not skipped(contents[1])
+
+
 def test_whatever_fails_is_a_row(actor, tmp_path):
     photo = tmp_path / "photo.jpg"
     Image.fromarray(RNG.integers(0, 256, (40, 50, 3), np.uint8)).save(photo)

@@ -7,6 +7,7 @@ Ray distributes, restarts and scales; this module says what one actor does with 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import logging
 import secrets
@@ -30,7 +31,7 @@ from trtpost.inference import Job, Outcome, mask_names
 from trtpost.packages import require
 from trtpost.photos import MASK_ENDING, OVERLAY_ENDING, PhotoFile
 from trtpost.png import END
-from trtpost.resume import HEAD, mark_of, marked_size, source_of
+from trtpost.resume import HEAD, marked_size, source_of
 from trtpost.segment import Segmenter
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def segment_dataset(
         output: folder or URI for the masks, which all machines must see. Without `target`, a mask is called like its
             photo's whole path, and `.mask.png`. None gives their content as column `mask`.
         resume: leave masks that are there, of the photo's size and of this bundle, as they are. Their photos are not
-            read beyond the header.
+            read beyond the header; where rows have `bytes`, the mask must be of exactly these.
         pack: as for `Result.save_mask`.
         fast_decode, backend: as for `Segmenter`.
         cores: of each actor, and threads; default 1, or on GPUs its share of the cluster's.
@@ -366,8 +367,11 @@ class _Actor:
                 if file.size() > MAX_BYTES:
                     raise ImageError(f"the image has more than {MAX_BYTES >> 30} GiB: cut it into tiles")
                 content = file.readall()
+            source = source_of(PurePosixPath(path).name, len(content))
+        else:
+            source = _source_of_content(content)
         result = self._segmenter(content)
-        mark = mark_of(result.fingerprint, PurePosixPath(path).name, len(content))
+        mark = f"{result.fingerprint} {source}"
         png = encode_mask(result.mask, palette(result.classes), pack=settings.pack, mark=mark)
         if mask is not None:
             _write_whole(*_place(mask, settings.output_filesystem), png)
@@ -381,15 +385,16 @@ class _Actor:
             return None
         with files.open_input_file(place) as file:
             head, tail = file.read_at(HEAD, 0), file.read_at(len(END), there.size - len(END))
+        if content is not None:  # no file could be newer: the mask must say it is of this
+            source = _source_of_content(content)
+            size = marked_size(head, tail, self._segmenter.fingerprint, source)
+            return size if f" {source}".encode() in head else None
         files, place = _place(path, self._settings.filesystem)
-        photo = files.get_file_info(place) if content is None else None
-        length = photo.size if photo is not None else len(content or b"")
-        source = source_of(PurePosixPath(path).name, length or 0)
+        photo = files.get_file_info(place)
+        source = source_of(PurePosixPath(path).name, photo.size or 0)
         size = marked_size(head, tail, self._segmenter.fingerprint, source)
         if size is None:
             return None
-        if photo is None:
-            return size if size_in_header(io.BytesIO(content or b"")) == size else None
         if photo.mtime_ns and there.mtime_ns and photo.mtime_ns > there.mtime_ns:
             return None
         with files.open_input_file(place) as file:
@@ -424,6 +429,11 @@ def _unpacked(files: dict[str, bytes], folder: Path) -> Path:
     for name, content in files.items():
         (folder / name).write_bytes(content)
     return folder if len(files) > 1 else folder / MODEL
+
+
+def _source_of_content(content: bytes) -> str:
+    """`trtpost.resume.source_of` of a photo that is no file: SHA-256 of its content."""
+    return hashlib.sha256(content).hexdigest()
 
 
 def _whole_name(path: str) -> str:
