@@ -185,7 +185,7 @@ def actor(ray, bundle):
 
     def make(output: Path | str | None, **settings) -> archive._Actor:
         values = {"resume": True, "pack": False, "fast_decode": False, "backend": "onnxruntime", "cores": 1}
-        values |= {"filesystem": None, "output_filesystem": None} | settings
+        values |= {"folder": "/nowhere", "filesystem": None, "output_filesystem": None} | settings
         return archive._Actor(
             ray.put(archive._files(bundle)), archive._Settings(output=output and str(output), **values)
         )
@@ -259,6 +259,9 @@ def test_whatever_fails_is_a_row(actor, tmp_path):
     targets = ["good.mask.png", "a", "b", "c", "d", "file/x.mask.png"]
     rows = rows_of(actor(tmp_path / "out"), path=paths, target=targets)
     assert [row.error is None for row in rows] == [True, False, False, False, False, False]
+    assert rows[1].error == f"no such image: {tmp_path / 'none.jpg'}"
+    assert "is a folder, not an image" in rows[2].error
+    assert "neither a path nor bytes" in rows[3].error
     assert "no file system that pyarrow knows" in rows[4].error
     assert all("\n" not in row.error for row in rows[1:])
     assert not any(file.name.startswith(".") for file in (tmp_path / "out").rglob("*"))
@@ -282,6 +285,64 @@ def test_any_file_system_and_names_without_targets(actor, bundle):
     assert row.mask == "mock://masks/elsewhere.png.mask.png"
     with files.open_input_file("masks/elsewhere.png.mask.png") as file, Image.open(file) as image:
         np.testing.assert_array_equal(np.asarray(image), Segmenter(bundle)(stream.getvalue()).mask)
+
+
+def test_different_paths_are_different_masks_of_the_callers_folder(actor, tmp_path):
+    """Relative, absolute, with `..`, in a bucket: no two photos share a mask, and no mask is without a name."""
+    stream = io.BytesIO()
+    Image.fromarray(RNG.integers(0, 256, (9, 9, 3), np.uint8)).save(stream, "PNG")
+    run = actor(tmp_path / "out", folder="/home/me")
+    names = {
+        "p.jpg": "home/me/p.jpg",
+        "../p.jpg": "home/p.jpg",
+        "x/../q.jpg": "home/me/q.jpg",
+        "/p.jpg": "p.jpg",
+        "file:///q.jpg": "q.jpg",
+        "s3://p.jpg": "s3/p.jpg",
+        "gs://bucket/p.jpg": "gs/bucket/p.jpg",
+    }
+    rows = rows_of(run, path=list(names), bytes=[stream.getvalue()] * len(names))
+    assert [(row.path, row.mask, row.error) for row in rows] == [
+        (path, f"{tmp_path}/out/{name}.mask.png", None) for path, name in names.items()
+    ]
+    assert len(list((tmp_path / "out").rglob("*.png"))) == len(names)
+    wrong = ["", None, "s3://bucket/../p.jpg", "s3://bucket//p.jpg"]
+    rows = rows_of(run, path=wrong, bytes=[stream.getvalue()] * len(wrong))
+    assert all(row.error and row.mask is None for row in rows)
+    (row,) = rows_of(run, path=[None], bytes=[stream.getvalue()], target=["t.png"])
+    assert row.error is None
+    (tmp_path / "me").mkdir()
+    (tmp_path / "me" / "p.png").write_bytes(stream.getvalue())
+    (row,) = rows_of(actor(None, folder=str(tmp_path / "me")), path=["p.png"])
+    assert (row.path, row.size, row.error) == ("p.png", (9, 9), None)
+
+
+def test_a_target_is_a_file_below_the_output(actor, tmp_path):
+    stream = io.BytesIO()
+    Image.fromarray(RNG.integers(0, 256, (9, 9, 3), np.uint8)).save(stream, "PNG")
+    wrong = ["../x.png", "a/../../x.png", "t/", "..", ".", "a/.", "/x.png", f"{tmp_path}/x.png"]
+    targets = [*wrong, "a/b.png", "..a.png"]
+    rows = rows_of(
+        actor(tmp_path / "out"), path=["k"] * len(targets), bytes=[stream.getvalue()] * len(targets), target=targets
+    )
+    assert [row.error for row in rows] == [f"target {one} is no path of a file below the output" for one in wrong] + [
+        None,
+        None,
+    ]
+    assert sorted(path.name for path in tmp_path.rglob("*.png")) == ["..a.png", "b.png"]
+
+
+def test_values_of_other_types_are_rows_with_errors(actor, tmp_path):
+    run = actor(tmp_path / "out")
+    for columns in ({"path": [3]}, {"path": [b"a"]}, {"path": ["a"], "bytes": ["a"]}, {"path": ["a"], "target": [3]}):
+        (entry,) = run(package("pyarrow").table(columns)).to_pylist()
+        assert "and has to be" in entry["error"]
+        assert entry["path"] == columns["path"][0]
+
+
+def test_no_rows_give_no_rows(ray, bundle, tmp_path):
+    dataset = ray.data.from_items([{"path": "a.jpg"}]).filter(lambda _: False).materialize()
+    assert segment_dataset(dataset, bundle, output=tmp_path).take_all() == []
 
 
 @pytest.mark.usefixtures("ray")
@@ -318,18 +379,29 @@ def test_what_cannot_be_is_said_at_once(ray, bundle, tmp_path):
         segment_dataset(dataset, bundle, cores=1000)
     with pytest.raises(SpecError, match="backend tensorrt cannot run, because the bundle has no plan"):
         segment_dataset(dataset, bundle, backend="tensorrt")
+    for column in ({"path": 3}, {"path": b"a"}, {"path": ["a"]}, {"bytes": "a"}, {"bytes": [1]}, {"target": 3}):
+        with pytest.raises(SpecError, match=f"column '{next(iter(column))}' is of type"):
+            segment_dataset(ray.data.from_items([{"path": "a.jpg"} | column]), bundle)
+    for wrong in (0, -1, 1.5, True, "2"):
+        with pytest.raises(SpecError, match="cores must be a whole number from 1 to 1024"):
+            segment_dataset(dataset, bundle, cores=wrong)
+        with pytest.raises(SpecError, match="actors must be a whole number from 1,"):
+            segment_dataset(dataset, bundle, actors=wrong)
+    with pytest.raises(SpecError, match="backend must be auto, tensorrt or onnxruntime, not 'x'"):
+        segment_dataset(dataset, bundle, backend="x")
     with pytest.raises(BundleError, match="no such engine bundle"):
         segment_dataset(dataset, tmp_path / "none.trtpost")
 
 
 def test_an_actor_takes_a_gpu_where_there_is_one_for_the_plan(ray, bundle, tmp_path, monkeypatch):
     package("tensorrt_rtx")
+    pyarrow = package("pyarrow")
     planned = build(save(nchw(), tmp_path / "net.onnx"), tmp_path / "net.trtpost")
     asked = []
 
     class Dataset:
-        def columns(self):
-            return ["path"]
+        def schema(self):
+            return pyarrow.schema({"path": pyarrow.string()})
 
         def map_batches(self, function, **settings):
             assert function is archive._Actor

@@ -10,6 +10,9 @@ import contextlib
 import hashlib
 import io
 import logging
+import operator
+import os
+import re
 import secrets
 import shutil
 import socket
@@ -20,12 +23,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
+from trtpost.backends.choice import BACKENDS
 from trtpost.bundle import MODEL, Bundle, load_bundle
 from trtpost.decode import SUFFIXES, size_in_header
 from trtpost.errors import ImageError, SpecError, TrtpostError, printable, reason
-from trtpost.fused import default_threads
+from trtpost.fused import MAX_THREADS, default_threads
 from trtpost.image import MAX_BYTES, encode_mask, palette
 from trtpost.inference import Job, Outcome, mask_names
 from trtpost.packages import require
@@ -54,6 +58,12 @@ WHOLE_WHEN_CLOSED = ("s3", "gcs", "abfs")
 
 RESULTS = ("height", "width", "mask", "skipped", "error")
 """Columns that are added."""
+
+COLUMNS = {"path": (str, "string"), "bytes": (bytes, "binary"), "target": (str, "string")}
+"""Columns that are read, and what they hold, for Python and for Arrow."""
+
+ARROW = r"null|(?:large_|fixed_size_)?{}(?:_view)?(?:\[\d+\])?"
+"""The types of Arrow that hold one of these."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +100,11 @@ def segment_dataset(
     Args:
         dataset: rows with a column `path` (a file, or a URI that pyarrow reads) and, where the photos are not to be
             read by the actors, `bytes`; perhaps `target`, the path of the mask below `output`. Other columns stay.
+            Relative paths are of the folder that the caller is in.
         bundle: what to run.
         output: folder or URI for the masks, which all machines must see. Without `target`, a mask is called like its
-            photo's whole path, and `.mask.png`. None gives their content as column `mask`.
+            photo's absolute path, or the scheme of its URI and what follows, and `.mask.png`: so rows with `bytes`
+            need paths that differ. None gives their content as column `mask`.
         resume: leave masks that are there, of the photo's size and of this bundle, as they are. Their photos are not
             read beyond the header; where rows have `bytes`, the mask must be of exactly these.
         pack: as for `Result.save_mask`.
@@ -107,15 +119,18 @@ def segment_dataset(
         `skipped`, and string `error`, null where all went well. The order of the rows is lost.
 
     Raises:
-        SpecError: columns are missing or taken, or the cluster has no room for an actor.
+        SpecError: columns are missing, taken or of other types, settings have no meaning, or the cluster has no room
+            for an actor.
         TrtpostError: the bundle cannot be read.
         MissingPackageError: Ray is not installed.
     """
     ray = _ray()
-    if output is not None and "://" not in str(output):
-        output = Path(output).absolute()
+    _check_whole("cores", cores, MAX_THREADS)
+    _check_whole("actors", actors)
+    if backend not in BACKENDS:
+        raise SpecError(f"backend must be {', '.join(BACKENDS[:-1])} or {BACKENDS[-1]}, not {backend!r:.60}")
     bundle = bundle if isinstance(bundle, Bundle) else load_bundle(Path(bundle))
-    _check_columns(dataset)
+    schema = _checked_schema(dataset)
     cpus, gpus = (int(ray.cluster_resources().get(kind, 0)) for kind in ("CPU", "GPU"))
     gpus = 0 if backend == "onnxruntime" or bundle.plan is None else gpus
     if backend == "tensorrt" and not gpus:
@@ -125,19 +140,22 @@ def segment_dataset(
     # where the dataset is still to be read, the tasks that read it need a core, or all would wait for them
     free = cpus if isinstance(dataset, ray.data.dataset.MaterializedDataset) else cpus - 1
     room = gpus or max(free, 0) // max(cores, 1)
-    if not 1 <= (actors or 1) <= room or cores < 1:
+    if (actors or 1) > room:
         raise SpecError(
             f"the cluster has no room for {actors or 1} actors on "
             + (f"{gpus} GPUs" if gpus else f"{cores} of its {cpus} cores each, of which {free} are free")
             + ": set actors and cores, or materialize() the dataset, so that no core has to read it"
         )
+    if schema is None:  # of no rows, Ray knows no columns
+        return ray.data.from_arrow(_schema(path="string", **_results(output)).empty_table())
     strategy = ray.data.ActorPoolStrategy
     return dataset.map_batches(
         _Actor,
         fn_constructor_kwargs={
             "files": ray.put(_files(bundle)),
             "settings": _Settings(
-                None if output is None else str(output),
+                str(Path.cwd()),
+                None if output is None else _absolute(str(output), str(Path.cwd()), output_filesystem),
                 resume,
                 pack,
                 fast_decode,
@@ -224,10 +242,10 @@ def segment_jobs(
     outcomes: dict[int, Outcome] = {}
     paths = [str(job.photo.path.absolute()) for job in jobs]
     with cluster(address):
-        dataset = dataset_of(paths, [str(job.mask.absolute()).lstrip("/") for job in jobs])
+        dataset = dataset_of(paths, [str(job.mask.parent.resolve() / job.mask.name)[1:] for job in jobs])
         for entry in segment_dataset(dataset, bundle, output="/", **settings).iter_rows():
-            row, job = row_of(entry), jobs[entry["number"]]
-            error = row.error and f"{job.photo.path}: {row.error}"
+            row, job, path = row_of(entry), jobs[entry["number"]], paths[entry["number"]]
+            error = row.error and (row.error if path in row.error else f"{job.photo.path}: {row.error}")
             outcomes[entry["number"]] = Outcome(job, row.size, error=error, skipped=row.skipped)
             done()
     return [outcome for _, outcome in sorted(outcomes.items())]
@@ -299,8 +317,9 @@ def _remove(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class _Settings:
-    """What an actor is told; as in `segment_dataset`."""
+    """What an actor is told; as in `segment_dataset`. `folder` is the one that relative paths are of: the caller's."""
 
+    folder: str
     output: str | None
     resume: bool
     pack: bool
@@ -327,16 +346,12 @@ class _Actor:
         """A batch of photos, as a table, to its rows."""
         import pyarrow
 
-        columns = [
-            table[name].to_pylist() if name in table.column_names else [None] * len(table)
-            for name in ("path", "bytes", "target")
-        ]
+        columns = [table[name].to_pylist() if name in table.column_names else [None] * len(table) for name in COLUMNS]
         rows = list(self._pool.map(self._row, *columns))
         for name in ("bytes", "target"):
             if name in table.column_names:
                 table = table.drop_columns([name])
-        mask = "binary" if self._settings.output is None else "string"
-        schema = _schema(height="int32", width="int32", mask=mask, skipped="bool_", error="string")
+        schema = _schema(**_results(self._settings.output))
         values = [
             [row.size[0] or None for row in rows],
             [row.size[1] or None for row in rows],
@@ -348,22 +363,30 @@ class _Actor:
             table = table.append_column(field, pyarrow.array(column, field.type))
         return table
 
-    def _row(self, path: str | None, content: bytes | None, target: str | None) -> Row:
+    def _row(self, path: Any, content: Any, target: Any) -> Row:
         try:
+            for name, value, (kind, _) in zip(COLUMNS, (path, content, target), COLUMNS.values(), strict=True):
+                if not isinstance(value, kind | None):
+                    raise SpecError(f"{name} is of type {type(value).__name__}, and has to be {kind.__name__} or null")
             return self._segment(path or "", content, target)
         except _faults(TrtpostError, MemoryError) as error:
-            return Row(path or "", error=str(error) if isinstance(error, TrtpostError) else reason(error))
+            return Row(str(path or ""), error=str(error) if isinstance(error, TrtpostError) else reason(error))
 
-    def _segment(self, path: str, content: bytes | None, target: str | None) -> Row:
+    def _segment(self, given: str, content: bytes | None, target: str | None) -> Row:
         settings = self._settings
+        if not given and content is None:
+            raise SpecError("the row has neither a path nor bytes")
+        path = _absolute(given, settings.folder, settings.filesystem)
         mask = None
         if settings.output is not None:
-            mask = f"{settings.output.rstrip('/')}/{target or _whole_name(path)}"
+            if not given and not target:
+                raise SpecError("the row has neither a path, after which its mask could be called, nor a target")
+            name = _below_output(target) if target else _whole_name(path, settings.filesystem)
+            mask = f"{settings.output.rstrip('/')}/{name}"
             if settings.resume and (size := self._done(mask, path, content)) is not None:
-                return Row(path, size, mask, skipped=True)
+                return Row(given, size, mask, skipped=True)
         if content is None:
-            files, place = _place(path, settings.filesystem)
-            with files.open_input_file(place) as file:
+            with _opened(path, settings.filesystem) as file:
                 if file.size() > MAX_BYTES:
                     raise ImageError(f"the image has more than {MAX_BYTES >> 30} GiB: cut it into tiles")
                 content = file.readall()
@@ -375,7 +398,7 @@ class _Actor:
         png = encode_mask(result.mask, palette(result.classes), pack=settings.pack, mark=mark)
         if mask is not None:
             _write_whole(*_place(mask, settings.output_filesystem), png)
-        return Row(path, (result.mask.shape[0], result.mask.shape[1]), png if mask is None else mask)
+        return Row(given, (result.mask.shape[0], result.mask.shape[1]), png if mask is None else mask)
 
     def _done(self, mask: str, path: str, content: bytes | None) -> tuple[int, int] | None:
         """The size of a mask that need not be made again: `trtpost.resume.is_done`, on any file system."""
@@ -397,21 +420,51 @@ class _Actor:
             return None
         if photo.mtime_ns and there.mtime_ns and photo.mtime_ns > there.mtime_ns:
             return None
-        with files.open_input_file(place) as file:
+        with _opened(path, self._settings.filesystem) as file:
             found = size_in_header(io.BytesIO(file.read_at(PHOTO_HEAD, 0)))
             found = found or size_in_header(io.BytesIO(file.readall()))
         return size if found == size else None
 
 
-def _check_columns(dataset: Dataset) -> None:
-    names = dataset.columns() or []
-    if "path" not in names:
+def _check_whole(name: str, value: int | None, most: int | None = None) -> None:
+    whole = isinstance(value, SupportsIndex) and not isinstance(value, bool)
+    if value is not None and not (whole and 1 <= operator.index(value) <= (most or operator.index(value))):
         raise SpecError(
-            f"the dataset needs a column 'path' (files, or URIs), and has {', '.join(map(str, names)) or 'none'}: "
+            f"{name} must be a whole number from 1{f' to {most}' if most else ''}, or None, not {value!r:.60}"
+        )
+
+
+def _checked_schema(dataset: Dataset) -> Any:
+    """The schema of a dataset whose columns fit; None where it has no rows.
+
+    Columns of pandas may hold anything, which only their rows tell.
+    """
+    import pyarrow
+
+    schema = dataset.schema()
+    if schema is None:
+        return None
+    columns = dict(zip(schema.names, schema.types, strict=True))
+    if "path" not in columns:
+        raise SpecError(
+            f"the dataset needs a column 'path' (files, or URIs), and has {', '.join(map(str, columns)) or 'none'}: "
             "make it with trtpost.ray.photos_in, or ray.data.read_binary_files(..., include_paths=True)"
         )
-    if taken := [name for name in RESULTS if name in names]:
+    if taken := [name for name in RESULTS if name in columns]:
         raise SpecError(f"the dataset has a column '{taken[0]}' already, which is one of the results: rename it")
+    for name, (_, kind) in COLUMNS.items():
+        found = columns.get(name)
+        if isinstance(found, pyarrow.DictionaryType):
+            found = found.value_type
+        if isinstance(found, pyarrow.DataType) and not re.fullmatch(ARROW.format(kind), str(found)):
+            raise SpecError(f"the dataset's column '{name}' is of type {found}, and has to be {kind}")
+    return schema
+
+
+def _results(output: str | Path | None) -> dict[str, str]:
+    """Types of the columns that are added."""
+    kinds = ("int32", "int32", "binary" if output is None else "string", "bool_", "string")
+    return dict(zip(RESULTS, kinds, strict=True))
 
 
 def _files(bundle: Bundle) -> dict[str, bytes]:
@@ -436,10 +489,54 @@ def _source_of_content(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _whole_name(path: str) -> str:
-    """A name below the output that no other photo has: its whole path."""
-    parts = PurePosixPath(path.partition("://")[2] or path).parts
-    return "/".join(part for part in parts if part not in ("/", "..", ".")) + MASK_ENDING
+def _below_output(target: str) -> str:
+    """A target that is a file below the output."""
+    first, last = os.path.normpath(target).partition("/")[0], target.rpartition("/")[2]
+    if first in ("", ".", "..") or last in ("", ".", ".."):
+        raise SpecError(f"target {target} is no path of a file below the output")
+    return target
+
+
+def _whole_name(path: str, filesystem: FileSystem | None) -> str:
+    """A name below the output that no other photo has: its whole path, and before it the scheme of its URI.
+
+    Args:
+        path: absolute, where it is of this machine.
+        filesystem: that all paths are of, whatever their schemes.
+    """
+    scheme, separator, rest = path.partition("://")
+    if not separator or scheme == "file":
+        return os.path.normpath(rest or path).lstrip("/") + MASK_ENDING
+    if any(part in ("", ".", "..") for part in rest.split("/")):
+        raise SpecError(f"{path} gives no name for a mask: name it in a column 'target'")
+    return f"{rest if filesystem is not None else f'{scheme}/{rest}'}{MASK_ENDING}"
+
+
+def _absolute(path: str, folder: str, filesystem: FileSystem | None) -> str:
+    """A path of a machine's own files below a folder; of other file systems, which know no such folder, as it is."""
+    if "://" in path or (filesystem is not None and filesystem.type_name != "local"):
+        return path
+    return str(Path(folder) / path) if path else path
+
+
+@contextlib.contextmanager
+def _opened(path: str, filesystem: FileSystem | None) -> Iterator[Any]:
+    """A photo as a file of pyarrow's.
+
+    Raises:
+        ImageError: there is no such file.
+    """
+    files, place = _place(path, filesystem)
+    try:
+        file = files.open_input_file(place)
+    except FileNotFoundError:
+        raise ImageError(f"no such image: {path}") from None
+    except OSError:
+        if files.type_name == "local" and Path(place).is_dir():
+            raise ImageError(f"{path} is a folder, not an image: name files in it") from None
+        raise
+    with file:
+        yield file
 
 
 def _place(path: str, filesystem: FileSystem | None) -> tuple[FileSystem, str]:
