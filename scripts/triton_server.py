@@ -31,7 +31,10 @@ def install() -> Path:
     Raises:
         RuntimeError: there is no such wheel for this platform, or it cannot be downloaded.
     """
-    if (FOLDER / "ready").is_file():
+    packages = sysconfig.get_path("purelib")
+    made_of = f"{WHEEL} {NUMPY} {packages}"
+    ready = FOLDER / "ready"
+    if ready.is_file() and ready.read_text("utf-8") == made_of:
         return FOLDER
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
@@ -40,7 +43,6 @@ def install() -> Path:
     venv.create(environment, symlinks=True)
     (site,) = environment.glob("lib/python*/site-packages")
     _pip("install", "--no-deps", "--only-binary=:all:", NUMPY, "--target", str(site))
-    packages = sysconfig.get_path("purelib")
     (site / "packages.pth").write_text(f"import site; site.addsitedir({packages!r})\n", encoding="utf-8")
     (wheel,) = FOLDER.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
@@ -56,7 +58,7 @@ def install() -> Path:
     )
     for program in (server / "bin" / "tritonserver", python / "triton_python_backend_stub"):
         program.chmod(0o755)
-    (FOLDER / "ready").touch()
+    ready.write_text(made_of, "utf-8")
     return FOLDER
 
 
@@ -111,7 +113,8 @@ def running(repository: Path, log: Path, *, poll: bool = False) -> Iterator[tupl
 def _wait_until_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
     for _ in range(600):
         if process.poll() is not None:
-            tail = "\n".join(log.read_text("utf-8", "replace").splitlines()[-20:])
+            lines = log.read_text("utf-8", "replace").splitlines()
+            tail = "\n".join([line for line in lines if line.startswith(("E", "error"))][-5:] or lines[-5:])
             raise RuntimeError(f"tritonserver ended with status {process.returncode}:\n{tail}")
         with (
             contextlib.suppress(OSError),
