@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rich.console import Console
@@ -45,7 +45,10 @@ def main() -> int:
         for megapixels, number in ((1.0, 4 * count), (12.0, count)):
             photos = _photos(folder / "photos" / f"{megapixels:g}", megapixels, number)
             table.add_row(f"[bold]{number} JPEGs of {megapixels:g} megapixels")
-            _row(table, "one process", *_one_process(bundle, photos, folder / "alone"))
+            for used in sorted({1, cores}):
+                with _on_cores(used):
+                    title = f"one process, {used} core{'s' if used > 1 else ''}"
+                    _row(table, title, *_one_process(bundle, photos, folder / f"alone{used}"))
             with archive.cluster("local"):
                 ways = [(workers, each) for workers in (1, cores) for each in (1, cores) if workers * each <= cores]
                 for workers, each in ways:
@@ -73,6 +76,20 @@ def _photos(folder: Path, megapixels: float, count: int) -> list[Path]:
         else:
             os.link(photos[index % DIFFERENT], photo)
     return photos
+
+
+@contextlib.contextmanager
+def _on_cores(count: int) -> Iterator[None]:
+    """This thread, and those that it starts meanwhile, on so many cores; where the system can say so."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(before)[:count])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def _one_process(bundle: Bundle, photos: list[Path], output: Path) -> tuple[list[float], float, float]:
