@@ -2,8 +2,8 @@
 
     python scripts/scale.py [PHOTOS]
 
-A few minutes on two cores. A rate is of the photos after the first tenth, when everybody has started. Core time is of
-this process and those below it, from the first photo to the last: it does not mind who else is on the machine.
+A few minutes on two cores. A rate is of all photos, from when the folder of the first mask is there: without the start.
+Core time is of this process and those below it in that time: it does not mind who else is on the machine.
 """
 
 from __future__ import annotations
@@ -54,15 +54,14 @@ def main() -> int:
                 for workers, each in ways:
                     title = f"Ray, {workers} worker{'s' if workers > 1 else ''} of {each} core{'s' if each > 1 else ''}"
                     _row(table, title, *_on_ray(bundle, photos, folder / f"{workers}x{each}", workers, each))
-                times, _, seconds = _on_ray(bundle, photos, folder / f"{workers}x{each}", workers, each)
-                _row(table, "the same once more, all masks there", times, None, seconds)
-    Console().print(table)
+                again = _on_ray(bundle, photos, folder / f"{workers}x{each}", workers, each)
+                _row(table, "the same once more, all masks there", *again)
+    Console(width=110).print(table)
     return 0
 
 
-def _row(table: Table, title: str, times: list[float], cores: float | None, seconds: float) -> None:
-    spent = "" if cores is None else f"{1000 * cores / len(times):.1f}"
-    cells = (f"{_rate(times):.1f}", spent, f"{seconds:.1f}")
+def _row(table: Table, title: str, count: int, used: _Cores, seconds: float) -> None:
+    cells = (f"{count / used.lasted:.1f}", f"{1000 * used.seconds / count:.1f}", f"{seconds:.1f}")
     print(title, *cells, file=sys.stderr)
     table.add_row(f"  {title}", *cells)
 
@@ -92,41 +91,38 @@ def _on_cores(count: int) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def _one_process(bundle: Bundle, photos: list[Path], output: Path) -> tuple[list[float], float, float]:
+def _one_process(bundle: Bundle, photos: list[Path], output: Path) -> tuple[int, _Cores, float]:
     start = time.perf_counter()
-    times: list[float] = []
-    with Segmenter(bundle) as segmenter, _Cores() as cores:
-        jobs = plan_jobs(find_photos([photos[0].parent]), output / photos[0].parent.name, overlay=False)
-        outcomes, _ = run_all(segmenter, jobs, done=lambda: times.append(time.perf_counter()))
+    output = output / photos[0].parent.name
+    with Segmenter(bundle) as segmenter, _Cores(output) as used:
+        outcomes, _ = run_all(segmenter, plan_jobs(find_photos([photos[0].parent]), output, overlay=False))
     _check(outcome.error for outcome in outcomes)
-    return times, cores.seconds, time.perf_counter() - start
+    return len(outcomes), used, time.perf_counter() - start
 
 
-def _on_ray(
-    bundle: Bundle, photos: list[Path], output: Path, workers: int, cores: int
-) -> tuple[list[float], float, float]:
+def _on_ray(bundle: Bundle, photos: list[Path], output: Path, workers: int, cores: int) -> tuple[int, _Cores, float]:
     start = time.perf_counter()
-    times: list[float] = []
     output = output / photos[0].parent.name
     dataset = archive.photos_in(photos[0].parent)
-    errors = []
     with _Cores(output) as used:
-        for entry in archive.segment_dataset(dataset, bundle, output=output, actors=workers, cores=cores).iter_rows():
-            times.append(time.perf_counter())
-            errors.append(archive.row_of(entry).error)
+        rows = archive.segment_dataset(dataset, bundle, output=output, actors=workers, cores=cores).iter_rows()
+        errors = [archive.row_of(entry).error for entry in rows]
     _check(errors)
-    return times, used.seconds, time.perf_counter() - start
+    return len(errors), used, time.perf_counter() - start
 
 
 class _Cores:
-    """Seconds of cores that this process and those below it spend, sampled, since some of them end meanwhile.
+    """Seconds that pass, and seconds of cores that this process and those below it spend, while it works.
+
+    Cores are sampled, since some of the processes end meanwhile.
 
     Args:
-        begin: what was spent before this folder was there does not count; None: all does.
+        begin: what was before this folder was there does not count.
     """
 
-    def __init__(self, begin: Path | None = None) -> None:
+    def __init__(self, begin: Path) -> None:
         self._begin, self._first, self._last = begin, dict[int, float](), dict[int, float]()
+        self._start = self._stop = time.perf_counter()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._sample)
 
@@ -135,8 +131,13 @@ class _Cores:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._stop = time.perf_counter()
         self._end.set()
         self._thread.join()
+
+    @property
+    def lasted(self) -> float:
+        return self._stop - self._start
 
     @property
     def seconds(self) -> float:
@@ -147,8 +148,8 @@ class _Cores:
         while not self._end.wait(0.02):
             spent = _spent()
             if not started:
-                self._first = spent
-                started = self._begin is None or self._begin.exists()
+                self._first, self._start = spent, time.perf_counter()
+                started = self._begin.exists()
             self._last |= spent
 
 
@@ -164,14 +165,6 @@ def _spent() -> dict[int, float]:
     while more := {process for process, (parent, _) in processes.items() if parent in ours} - ours:
         ours |= more
     return {process: processes[process][1] for process in ours}
-
-
-def _rate(times: list[float]) -> float:
-    """Photos a second after the first tenth; of rows that come in batches, after the batch that the tenth ends in."""
-    first = len(times) // 10
-    while first + 2 < len(times) and times[first + 1] - times[first] < 0.005:
-        first += 1
-    return (len(times) - 1 - first) / (times[-1] - times[first])
 
 
 def _check(errors: Iterable[str | None]) -> None:
