@@ -21,15 +21,15 @@ _TO_NCHW, _TO_NHWC = [0, 3, 1, 2], [0, 2, 3, 1]
 
 def bilinear(ctx: Any, node: Any, _name: str, _args: Any) -> None:
     """`ResizeBilinear(images [N, h, w, C], size [2]) -> float32 [N, H, W, C]`."""
-    source, size = node.input
+    source = node.input[0]
     mode = "half_pixel" if _flag(node, "half_pixel_centers") else "asymmetric"
     if _flag(node, "align_corners"):
         mode = "align_corners"
     if ctx.get_dtype(source) != onnx.TensorProto.FLOAT:
         source = _cast(ctx, source, onnx.TensorProto.FLOAT)
     channels_first = ctx.make_node("Transpose", [source], attr={"perm": _TO_NCHW}).output[0]
-    resized = _resize(ctx, channels_first, size, {"mode": "linear", "coordinate_transformation_mode": mode})
-    _replace(ctx, node, "Transpose", [resized], {"perm": _TO_NHWC})
+    attributes = {"mode": "linear", "coordinate_transformation_mode": mode}
+    _replace(ctx, node, "Transpose", [_resize(ctx, node, channels_first, attributes)], {"perm": _TO_NHWC})
 
 
 def nearest(ctx: Any, node: Any, _name: str, _args: Any) -> None:
@@ -38,7 +38,7 @@ def nearest(ctx: Any, node: Any, _name: str, _args: Any) -> None:
     Rows and columns are gathered by the indices that TensorFlow computes in float32, except where floats become whole
     times as large: that is `Resize` as every runtime does it best.
     """
-    source, size = node.input
+    source = node.input[0]
     align, half = _flag(node, "align_corners"), _flag(node, "half_pixel_centers")
     known = ctx.get_shape(source)
     spatial = list(known[1:3]) if known else [-1, -1]
@@ -49,7 +49,7 @@ def nearest(ctx: Any, node: Any, _name: str, _args: Any) -> None:
         tables = [_index(w, W, align=align, half=half) for w, W in zip(spatial, target, strict=True)]
         if is_float and all(_repeats(table, w) for table, w in zip(tables, spatial, strict=True)):
             attributes = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-            result = _resize(ctx, channels_first, size, attributes)
+            result = _resize(ctx, node, channels_first, attributes)
             _replace(ctx, node, "Transpose", [result], {"perm": _TO_NHWC})
             return
         indices = [ctx.make_const(f"{node.name}/index_{axis}", table).output[0] for axis, table in enumerate(tables)]
@@ -160,17 +160,23 @@ def _index_node(ctx: Any, node: Any, axis: int, *, align: bool, half: bool) -> s
     return _cast(ctx, make("Min", position, last), onnx.TensorProto.INT64)
 
 
-def _resize(ctx: Any, images: str, size: str, attributes: dict[str, str]) -> str:
-    """`Resize` of [N, C, h, w] to `size`, which is exact where a ratio is not."""
-    kept = ctx.make_node(
-        "Slice",
-        [
-            ctx.make_node("Shape", [images]).output[0],
-            ctx.make_const(f"{images}/from", np.array([0], np.int64)).output[0],
-            ctx.make_const(f"{images}/to", np.array([2], np.int64)).output[0],
-        ],
-    ).output[0]
-    sizes = ctx.make_node("Concat", [kept, _cast(ctx, size, onnx.TensorProto.INT64)], attr={"axis": 0}).output[0]
+def _resize(ctx: Any, node: Any, images: str, attributes: dict[str, str]) -> str:
+    """`Resize` of [N, C, h, w] to the size of a TensorFlow node, which is exact where a ratio is not."""
+    known, size = ctx.get_shape(node.input[0]), node.inputs[1]
+    if known is not None and min(known[0], known[3]) > 0 and size.is_const():
+        values = np.array([known[0], known[3], *size.get_tensor_value()], np.int64)
+        sizes = ctx.make_const(f"{node.name}/sizes", values).output[0]
+    else:
+        kept = ctx.make_node(
+            "Slice",
+            [
+                ctx.make_node("Shape", [images]).output[0],
+                ctx.make_const(f"{images}/from", np.array([0], np.int64)).output[0],
+                ctx.make_const(f"{images}/to", np.array([2], np.int64)).output[0],
+            ],
+        ).output[0]
+        target = _cast(ctx, node.input[1], onnx.TensorProto.INT64)
+        sizes = ctx.make_node("Concat", [kept, target], attr={"axis": 0}).output[0]
     result: str = ctx.make_node("Resize", [images, "", "", sizes], attr=attributes).output[0]
     return result
 
