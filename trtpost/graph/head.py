@@ -11,7 +11,7 @@ from trtpost.graph.bounds import COMPARISONS, bounds_of
 from trtpost.graph.flat import RESHAPING_OPS, unfolded
 from trtpost.graph.ids import ROUNDING_OPS, are_levels, holds_whole_numbers, ids_behind, keeps_values
 from trtpost.graph.layout import TO_NCHW, TO_NHWC, channel_axis, layout_of
-from trtpost.graph.tensors import dims, dtype_name, is_whole, number
+from trtpost.graph.tensors import dims, dtype_name, is_whole, nodes_before, number
 from trtpost.spec import Layout
 
 RETYPING_OPS = frozenset({"Cast", "Squeeze", "Unsqueeze", "Identity"})
@@ -256,18 +256,8 @@ def are_independent(output: gs.Variable) -> bool:
     low, high = bounds_of(output)
     if not (math.isfinite(low) and math.isfinite(high)):
         return False  # a gate: what it multiplies has no limits
-    pending, seen = [output], set()
-    while pending:
-        tensor = pending.pop()
-        node = tensor.inputs[0] if tensor.inputs else None
-        if node is None or id(tensor) in seen:
-            continue
-        seen.add(id(tensor))
-        if node.op.removeprefix("QLinear") in ("Sigmoid", "HardSigmoid"):
-            return True
-        if node.op in _CHANNELWISE_OPS:
-            pending += node.inputs
-    return False
+    before = nodes_before(output, lambda node: node.inputs if node.op in _CHANNELWISE_OPS else [])
+    return any(node.op.removeprefix("QLinear") in ("Sigmoid", "HardSigmoid") for node in before)
 
 
 def refuse_lone_argmax(tensor: gs.Variable) -> None:

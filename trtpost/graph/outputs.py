@@ -11,7 +11,7 @@ from trtpost.errors import ModelError
 from trtpost.graph.flat import unfolded
 from trtpost.graph.head import LABEL_OPS, RETYPING_OPS, are_labels, argmax_before
 from trtpost.graph.layout import layout_of
-from trtpost.graph.tensors import dims, is_whole, listing, number
+from trtpost.graph.tensors import dims, is_whole, listing, nodes_before, number
 
 _AUXILIARY = re.compile(r"(^|[^a-z])(aux|auxiliary|deep_?supervision)", re.IGNORECASE)
 
@@ -71,18 +71,14 @@ def depends_on(value: gs.Variable, source: gs.Variable) -> bool:
 
 def _lists_places(value: gs.Variable) -> bool:
     """True of indices of pixels or boxes, a row each: integers that are no mask."""
-    pending, seen = [value] if is_whole(value) else [], set()
-    while pending:
-        tensor = pending.pop()
-        node = tensor.inputs[0] if tensor.inputs else None
-        if node is None or id(tensor) in seen:
-            continue
-        seen.add(id(tensor))
-        if node.op in ("NonZero", "NonMaxSuppression", "Shape"):
-            return True
-        if node.op in LABEL_OPS | {"Concat", "Expand", "Add", "Sub", "Mul", "Div", "Split"}:
-            pending += [one for one in node.inputs[: None if node.op == "Concat" else 1] if is_whole(one)]
-    return False
+
+    def moved(node: gs.Node) -> list[gs.Variable]:
+        if node.op not in LABEL_OPS | {"Concat", "Expand", "Add", "Sub", "Mul", "Div", "Split"}:
+            return []
+        return [one for one in node.inputs[: None if node.op == "Concat" else 1] if is_whole(one)]
+
+    makers = ("NonZero", "NonMaxSuppression", "Shape")
+    return is_whole(value) and any(node.op in makers for node in nodes_before(value, moved))
 
 
 def _may_be_mask(value: gs.Variable, source: gs.Variable) -> bool:

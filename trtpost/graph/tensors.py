@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import onnx_graphsurgeon as gs
@@ -60,3 +60,16 @@ def branches_of(tensor: gs.Tensor) -> list[gs.Tensor]:
 def listing(values: Iterable[gs.Tensor]) -> str:
     """Names, types and shapes, for messages."""
     return ", ".join(f"'{one.name}' {dtype_name(one)} [{', '.join(map(str, dims(one)))}]" for one in values) or "none"
+
+
+def nodes_before(tensor: gs.Variable, follow: Callable[[gs.Node], Iterable[gs.Variable]]) -> Iterator[gs.Node]:
+    """The nodes that a tensor comes from; `follow` gives the inputs of one by which to go on."""
+    pending, seen = [tensor], set()
+    while pending:
+        one = pending.pop()
+        if id(one) in seen or not one.inputs:
+            continue
+        seen.add(id(one))
+        node = one.inputs[0]
+        yield node
+        pending += follow(node)
