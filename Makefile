@@ -30,6 +30,10 @@ test: setup ## run the tests
 	@echo "== running the tests (a few minutes)"
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
+.PHONY: test-skipped
+test-skipped: setup ## run the tests that the last `make test` skipped, and no others; a skip is a failure
+	@TRTPOST_STRICT=1 $(BIN)/python -m pytest -n 2 --dist loadfile --skipped
+
 .PHONY: test-asan
 test-asan: setup ## test the kernels under AddressSanitizer and UndefinedBehaviorSanitizer
 	@echo "== building the kernel with sanitizers"

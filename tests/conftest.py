@@ -21,9 +21,9 @@ from trtpost.bundle import Bundle
 from trtpost.convert import convert, worker
 
 STRICT = bool(os.environ.get("TRTPOST_STRICT"))
-hypothesis.settings.register_profile("strict", derandomize=True)
-if STRICT:
-    hypothesis.settings.load_profile("strict")  # the gate draws the same cases every time
+hypothesis.settings.register_profile("same", derandomize=True)
+hypothesis.settings.load_profile("same")  # the same cases for everybody; others by --hypothesis-profile=default
+SKIPPED = "trtpost/skipped"  # what pytest's cache remembers of the last whole run
 SHARED = Path(__file__).parents[2] / "shared"
 
 
@@ -32,6 +32,30 @@ if folder := os.environ.get("TRTPOST_CPU_EXTENSION"):  # another build of the na
     _spec = importlib.util.spec_from_file_location("trtpost._cpu", _library)
     sys.modules["trtpost._cpu"] = importlib.util.module_from_spec(_spec)
     _spec.loader.exec_module(sys.modules["trtpost._cpu"])
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--skipped", action="store_true", help="run only the tests that the last whole run skipped")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --skipped, leave out what ran."""
+    if not config.getoption("--skipped"):
+        return
+    skipped = set(config.cache.get(SKIPPED, []))
+    missing = skipped - {item.nodeid for item in items}
+    if missing or not skipped:
+        raise pytest.UsageError(f"no run of all tests before this one, or of other tests: {sorted(missing)[:3]}")
+    ran = [item for item in items if item.nodeid not in skipped]
+    config.hook.pytest_deselected(items=ran)
+    items[:] = [item for item in items if item.nodeid in skipped]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Remember what a run of all tests skipped."""
+    narrowed = config.args != config.getini("testpaths") or any(map(config.getoption, ("--skipped", "-k", "-m")))
+    if not narrowed:
+        config.cache.set(SKIPPED, sorted(report.nodeid for report in terminalreporter.stats.get("skipped", [])))
 
 
 def skip(reason: str) -> None:
