@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from trtpost import fused, resample
 from trtpost.errors import SpecError
-from trtpost.graph.postprocess import node_model, size_inputs
+from trtpost.graph.postprocess import node_model
 from trtpost.letterbox import Region
+from trtpost.resample import size_inputs
 from trtpost.spec import MATCHES, Post
 
 _cpu = package("trtpost._cpu")

@@ -8,8 +8,9 @@ import pytest
 from conftest import package
 
 from trtpost import resample
-from trtpost.graph.postprocess import node_model, size_inputs, spatial
+from trtpost.graph.postprocess import node_model, spatial
 from trtpost.letterbox import Region
+from trtpost.resample import size_inputs
 from trtpost.spec import MATCHES, Post
 
 PAIRS = 200

@@ -10,24 +10,30 @@ result.overlay().save("overlay.png")
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trtpost.builder import build as build
     from trtpost.bundle import Bundle as Bundle
     from trtpost.bundle import load_bundle as load_bundle
+    from trtpost.errors import DoubtWarning as DoubtWarning
     from trtpost.errors import TrtpostError as TrtpostError
     from trtpost.options import BuildOptions as BuildOptions
     from trtpost.segment import Result as Result
     from trtpost.segment import Segmenter as Segmenter
 
 __version__: str
-__all__ = ["BuildOptions", "Bundle", "Result", "Segmenter", "TrtpostError", "build", "load_bundle"]
+__all__ = ["BuildOptions", "Bundle", "DoubtWarning", "Result", "Segmenter", "TrtpostError", "build", "load_bundle"]
+
+# ONNX Runtime reads this when it is imported: it would keep a device id and a database in the user's cache folder
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 # imported at first use, so that `import trtpost` and `trtpost --help` cost nothing
 _HOMES = {
     "BuildOptions": "trtpost.options",
     "Bundle": "trtpost.bundle",
+    "DoubtWarning": "trtpost.errors",
     "Result": "trtpost.segment",
     "Segmenter": "trtpost.segment",
     "build": "trtpost.builder",

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from trtpost.errors import BackendError, ModelError, reason
 from trtpost.graph.bake import seam, source_name, split
 from trtpost.graph.emulate import BFLOAT16, FLOAT, FLOAT16, rounded, session, with_outputs
-from trtpost.graph.reduce import Precision
 from trtpost.resample import labels_of
-from trtpost.spec import Head, Layout, Post
+from trtpost.spec import Head, Layout, Post, Precision
 
 LARGE_ERROR = 0.1
 """Relative error of a tensor from which on it may be what went wrong: masks bear less without harm."""

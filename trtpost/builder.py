@@ -19,6 +19,7 @@ from trtpost import __version__, agreement
 from trtpost.backends.tensorrt import flavour as flavours
 from trtpost.backends.tensorrt.build import Profile, build_plan
 from trtpost.bundle import (
+    ASSUMED,
     SUFFIX,
     Bundle,
     Passport,
@@ -31,16 +32,25 @@ from trtpost.bundle import (
 from trtpost.calibration import content_hash, photos_in, pixels_in
 from trtpost.convert import convert, kind_of
 from trtpost.convert.formats import saved_model_folder
+from trtpost.describe import (
+    PLACES,
+    describe_choice,
+    describe_located,
+    describe_precision,
+    describe_precisions,
+    describe_spec,
+)
 from trtpost.errors import BackendError, BundleError, ModelError, PrecisionError, SpecError, one_line, printable
 from trtpost.graph.bake import bake, inlined, with_input_size
 from trtpost.graph.ignored import IGNORED, tells_negative
-from trtpost.graph.locate import Located, input_of, locate
+from trtpost.graph.locate import input_of, locate
 from trtpost.graph.model import external_files, load_model, metadata, normalized, understood
 from trtpost.graph.reduce import network_inputs, reduced, spoilt_weights
 from trtpost.graph.sizes import refuse_size
 from trtpost.graph.trial import settled
 from trtpost.image import class_name
 from trtpost.loadable import check_loads
+from trtpost.located import Located
 from trtpost.options import MIN_AGREEMENT, ONLY_NATIVE, BuildOptions, options_from, region_for
 from trtpost.packages import installed_version
 from trtpost.progress import Progress
@@ -49,20 +59,14 @@ from trtpost.spec import Ending, Post, Pre, parse_normalization
 UNKNOWN_CLASSES = 1 << 16
 """Assumed of labels whose number the graph does not tell: the mask is then int32, which holds any of them."""
 
-PLACES = {
-    "native": "TensorRT's own layers make the mask",
-    "kernel": "it ends in logits, our kernel makes the mask",
-    "plugin": "our plugin makes the mask",
-}
-
 FEW_PHOTOS = 10
 """With fewer, the ranges that int8 takes from them are chance."""
 
 LARGE = 2 << 30
 """Bytes that one tensor of a plan may take without a warning."""
 
-BY_FLAG, ASSUMED, FROM_UNIT = "--normalize", "assumed", "the network goes on from 0..1"
-"""Origins of a normalisation that may be worth a warning: the user, nobody, the network's own first arithmetic."""
+BY_FLAG, FROM_UNIT = "--normalize", "the network goes on from 0..1"
+"""Origins of a normalisation that may be worth a warning, beside `ASSUMED`: the user, the network itself."""
 
 
 def build(
@@ -252,72 +256,6 @@ def doubts(located: Located, pre: Pre, origin: str) -> list[str]:
         names = ", ".join(f"'{name}'" for name in located.others)
         found.append(f"the model has other outputs, {names}, which are left out; choose one with --logits")
     return found
-
-
-def describe_choice(located: Located) -> str:
-    """What may be wrong where `located.is_choice`, with the flag that settles it."""
-    return (
-        f"each of the {located.classes} classes has a Sigmoid of its own, and the largest wins, however small it is; "
-        "if none of them is the background, say --head multilabel, and where none exceeds --threshold is background; "
-        "else say --head argmax"
-    )
-
-
-def describe_located(located: Located) -> str:
-    """One line on where input and logits are."""
-    size = "x".join(map(str, located.input_size))
-    unit = "logit"
-    if located.limits is not None:
-        low, high = located.limits
-        unit = "probability" if (low, high) == (0, 1) else f"value from {low:g} to {high:g}"
-    what = {
-        "argmax": f"logits of {located.classes} classes",
-        "threshold": f"one channel, {unit}",
-        "labels": "class ids already",
-    }[located.head]
-    if located.background is not None:
-        what = f"a {unit} for each of {located.classes - 1} classes, and none for the background"
-    if located.is_flat and all(isinstance(side, int) for side in located.shape[1:]):
-        what += f", flattened from {'x'.join(map(str, located.shape[1:]))}"
-    before = f", taken before its {' and '.join(reversed(located.dropped))}" if located.dropped else ""
-    return (
-        f"input '{located.input}' {located.input_dtype} {located.input_layout} {size}; "
-        f"output '{located.output}': {what}{before}"
-    )
-
-
-def describe_spec(pre: Pre, post: Post, origin: str, background: float | None = None) -> str:
-    """One line on what was baked; `background` as in `Located`."""
-    size = "x".join(map(str, post.size)) if isinstance(post.size, tuple) else post.size
-    normalization = "raw pixels" if pre.is_identity else f"(pixel - {_terse(pre.mean)}) / {_terse(pre.std)}"
-    head = f"threshold > {post.threshold:g}" if post.head == "threshold" else post.head
-    if background is not None:
-        head = f"the largest that is > {background:g}, else background"
-    steps = f"{head}, {post.resize} resize as in '{post.match}', size {size}"
-    fit = ", letterboxed" if pre.fit == "letterbox" else ""
-    return f"{pre.channels} {normalization} ({origin}){fit}; {steps}"
-
-
-def describe_precision(passport: Passport) -> str:
-    """One line on the precision that was asked for, and how much of the mask survived it."""
-    if passport.precision == "fp32":
-        return "as in the source model"
-    if passport.agreement is None:
-        return f"{passport.precision}; agreement with the source model was not measured"
-    return (
-        f"{passport.precision}; {agreement.percent(passport.agreement)} of the pixels of "
-        f"{agreement.counted(passport.photos, 'photo')} have the same class as before, mean IoU {passport.mean_iou:.4f}"
-    )
-
-
-def describe_precisions(precisions: dict[str, int]) -> str:
-    """How many compute layers of a plan compute in which precision."""
-    counts = ", ".join(f"{count} in {name}" for name, count in precisions.items())
-    return f"compute layers: {counts or 'none'}"
-
-
-def _terse(values: tuple[float, ...]) -> str:
-    return f"{values[0]:g}" if len(values) == 1 else f"[{', '.join(f'{value:g}' for value in values)}]"
 
 
 def _stem(source: Path) -> str:

@@ -13,20 +13,20 @@ import json
 import os
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import onnx
-
+from trtpost.baked import INT32, UINT8, Baked, Value
 from trtpost.errors import BundleError, ModelError, SpecError, reason
 from trtpost.files import existing_file, in_a_circle, write_whole
 from trtpost.folders import read_steadily, write_folder
-from trtpost.graph.calls import check_calls
-from trtpost.graph.locate import Located
-from trtpost.graph.model import metadata, set_metadata
-from trtpost.graph.postprocess import size_inputs
-from trtpost.graph.reduce import Precision
 from trtpost.letterbox import Region
-from trtpost.spec import MAX_SIDE, Post, Pre
+from trtpost.located import Located
+from trtpost.resample import size_inputs
+from trtpost.spec import MAX_SIDE, Post, Pre, Precision
+from trtpost.wire import WireError
+
+if TYPE_CHECKING:
+    import onnx
 
 Place = Literal["native", "kernel", "plugin"]
 Compatibility = Literal["none", "ampere+", "same"]
@@ -42,6 +42,9 @@ MODEL, PLAN, PASSPORT = "model.onnx", "engine.plan", "passport.json"
 
 MAX_BYTES = {MODEL: 2 << 30, PLAN: 16 << 30, PASSPORT: 16 << 20}
 """Larger files are refused before they are read: protobuf holds 2 GiB, and a passport of 64 K classes 2 MB."""
+
+ASSUMED = "assumed"
+"""Where the normalisation comes from, if nobody says it."""
 
 OUR_ENTRIES = ("source_sha256", "located")
 """Of a passport, by which it is told from a file of somebody else's that is called like it."""
@@ -262,6 +265,8 @@ def _unknown(given: object, known: object) -> str | None:
 
 def embed(model: onnx.ModelProto, passport: Passport) -> None:
     """Write the passport into the model's metadata."""
+    from trtpost.graph.model import set_metadata
+
     set_metadata(model, {"passport": passport.to_json()})
 
 
@@ -269,8 +274,15 @@ class Contents(NamedTuple):
     """What was read of a bundle, all from one build: the baked graph, and the plan if there is one."""
 
     bundle: Bundle
-    model: onnx.ModelProto
+    baked: Baked
     plan: bytes | None
+
+    @property
+    def model(self) -> onnx.ModelProto:
+        """The baked graph, parsed anew, by `onnx`: for what builds or explains it."""
+        import onnx
+
+        return onnx.load_model_from_string(self.baked.content)
 
 
 def load_bundle(path: str | os.PathLike[str]) -> Bundle:
@@ -307,8 +319,8 @@ def _read(path: Path) -> Contents:
         raise BundleError(f"engine bundle {path} cannot be read: {reason(error)}") from None
     if not path.is_dir():
         existing_file(path, "engine bundle", BundleError)
-        model, passport = _baked(path, _content(path, MODEL))
-        return Contents(Bundle(path, passport), model, None)
+        graph, passport = _baked(path, _content(path, MODEL))
+        return Contents(Bundle(path, passport), graph, None)
     card = path / PASSPORT
     if not card.is_file():
         raise BundleError(f"{path} is not an engine bundle: it has no {PASSPORT}; build one with `trtpost build MODEL`")
@@ -323,10 +335,10 @@ def _read(path: Path) -> Contents:
         contents[name] = _content(file, name)
         if hashlib.sha256(contents[name]).hexdigest() != expected:
             raise BundleError(f"{file} is not the file that was built (its hash differs): build the bundle again")
-    model, embedded = _baked(path / MODEL, contents[MODEL])
+    graph, embedded = _baked(path / MODEL, contents[MODEL])
     if _comparable(embedded) != _comparable(passport):
         raise BundleError(f"{card} is not the passport that was built (the one in {MODEL} differs): build it again")
-    return Contents(Bundle(path, passport), model, contents.get(PLAN))
+    return Contents(Bundle(path, passport), graph, contents.get(PLAN))
 
 
 def _content(file: Path, kind: str) -> bytes:
@@ -346,38 +358,40 @@ def _comparable(passport: Passport) -> Passport:
     return replace(passport, plan=None, files={}, verification=None)
 
 
-def _baked(path: Path, content: bytes) -> tuple[onnx.ModelProto, Passport]:
+def _baked(path: Path, content: bytes) -> tuple[Baked, Passport]:
     """A baked graph and the passport inside, which must fit it: it decides what is fed, and how much memory is made."""
     try:
-        model = onnx.load_model_from_string(content)
-    except Exception:  # protobuf raises its own types
+        graph = Baked(content)
+    except WireError:
         raise BundleError(f"{path} is neither an engine bundle (a folder) nor a baked ONNX model") from None
-    text = metadata(model).get("passport")
-    if text is None:
-        raise BundleError(f"{path} was not baked by trtpost: run `trtpost build {path}` first")
-    passport = passport_from_json(text, f"the passport in {path}")
     try:
-        check_calls(model, str(path))
-    except ModelError as error:
-        raise BundleError(str(error)) from None
-    if not _fits(model, passport):
+        if graph.passport is None:
+            raise BundleError(f"{path} was not baked by trtpost: run `trtpost build {path}` first")
+        passport = passport_from_json(graph.passport, f"the passport in {path}")
+        graph.check_calls(str(path))
+        fits = _fits(graph, passport)
+    except (WireError, ModelError) as error:
+        raise BundleError(f"{error}" if isinstance(error, ModelError) else _damaged(path, error)) from None
+    if not fits:
         raise BundleError(f"the passport in {path} does not fit the graph: build the bundle again")
-    return model, passport
+    return graph, passport
 
 
-def _fits(model: onnx.ModelProto, passport: Passport) -> bool:
+def _damaged(path: Path, error: WireError) -> str:
+    return f"{path} is damaged ({error}): build the bundle again"
+
+
+def _fits(graph: Baked, passport: Passport) -> bool:
     """Do the graph's inputs and outputs have the names, types and shapes that the passport says?"""
     pre, post = passport.pre, passport.post
-    inputs = {value.name: value.type.tensor_type for value in model.graph.input}
-    outputs = {value.name: value.type.tensor_type for value in model.graph.output}
     sizes = size_inputs(post, Region(0, 0, 1, 1), (1, 1)) if post.size == "runtime" else {}
-    if inputs.keys() != {"image", *sizes} or outputs.keys() != {"mask"}:
-        return False
+    inputs, outputs = graph.inputs, graph.outputs
     side = (0, 0) if post.size == "image" else (pre.height, pre.width)
     return (
-        inputs["image"].elem_type == onnx.TensorProto.UINT8
-        and [dim.dim_value for dim in inputs["image"].shape.dim] == [passport.located.batch, *side, pre.depth]
-        and outputs["mask"].elem_type == (onnx.TensorProto.INT32 if post.wide else onnx.TensorProto.UINT8)
+        inputs.keys() == {"image", *sizes}
+        and outputs.keys() == {"mask"}
+        and inputs["image"] == Value(UINT8, (passport.located.batch, *side, pre.depth))
+        and outputs["mask"].kind == (INT32 if post.wide else UINT8)
     )
 
 

@@ -187,8 +187,7 @@ def infer(
     A mask or an overlay that trtpost wrote is replaced by the next one of its name, and no other file is.
     """
     from trtpost import inference
-    from trtpost.builder import ASSUMED
-    from trtpost.bundle import load_bundle, newest_bundle
+    from trtpost.bundle import ASSUMED, load_bundle, newest_bundle
     from trtpost.errors import SpecError, one_line
     from trtpost.photos import find_photos
     from trtpost.segment import Segmenter

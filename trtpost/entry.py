@@ -43,7 +43,12 @@ def _run() -> None:
             elif hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")  # file names and terminals need not be UTF-8
         try:
+            import warnings
+
             from trtpost.cli import app
+            from trtpost.errors import DoubtWarning
+
+            warnings.simplefilter("ignore", DoubtWarning)  # the commands print them in a line of their own
 
             app()
         finally:

@@ -6,6 +6,10 @@ line prints the message and exits with code 1; anything that is not a `TrtpostEr
 
 from __future__ import annotations
 
+import sys
+import warnings
+from pathlib import Path
+
 
 class TrtpostError(Exception):
     """Base of all faults that the user can mend."""
@@ -37,6 +41,19 @@ class PrecisionError(BackendError):
 
 class MissingPackageError(TrtpostError):
     """An optional package that this step needs is not installed."""
+
+
+class DoubtWarning(UserWarning):
+    """What was decided for the user and may be wrong, though nothing failed: a sentence, with what settles it."""
+
+
+def doubt(text: str) -> None:
+    """Warn whoever called this package, at the line where it was called."""
+    inside = str(Path(__file__).parent)
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(inside):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, DoubtWarning, stacklevel=level)
 
 
 def printable(text: str) -> str:

@@ -8,8 +8,9 @@ from trtpost.bundle import MODEL, read_bundle
 from trtpost.convert import convert, kind_of
 from trtpost.convert.formats import is_saved_model
 from trtpost.errors import ModelError
-from trtpost.graph.locate import Located, locate
+from trtpost.graph.locate import locate
 from trtpost.graph.model import load_model, metadata, normalized, understood
+from trtpost.located import Located
 from trtpost.progress import Progress
 from trtpost.report import bundle_facts, model_facts
 

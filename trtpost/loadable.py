@@ -8,9 +8,11 @@ from pathlib import Path
 import onnx
 
 from trtpost.backends.onnxruntime import OnnxRuntimeEngine
+from trtpost.baked import Baked
 from trtpost.bundle import Bundle, Passport
 from trtpost.errors import BackendError, ModelError
 from trtpost.graph.bake import NETWORK, source_name
+from trtpost.graph.model import serialized
 
 _NO_KERNEL = re.compile(r"implementation for (?P<op>[\w.]+)\(\d+\) node with name '(?P<name>[^']*)'")
 _NO_OPERATOR = re.compile(r"(?P<domain>[\w.-]*):(?P<op>[\w./-]+)\(-?\d+\) is not a registered function/op")
@@ -32,7 +34,7 @@ def check_loads(baked: onnx.ModelProto, passport: Passport, path: Path) -> None:
     for node in named.graph.node:
         node.name = node.name or next(filter(None, node.output), "")
     try:
-        OnnxRuntimeEngine(Bundle(path, passport), model=named).close()
+        OnnxRuntimeEngine(Bundle(path, passport), baked=Baked(serialized(named))).close()
     except BackendError as error:
         raise ModelError(_sentence(named, str(error))) from None
 

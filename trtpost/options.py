@@ -17,7 +17,6 @@ from trtpost.backends.tensorrt import flavour as flavours
 from trtpost.backends.tensorrt.settings import Settings
 from trtpost.bundle import Compatibility, Place
 from trtpost.errors import SpecError
-from trtpost.graph.reduce import Precision
 from trtpost.spec import (
     MAX_SIDE,
     Channels,
@@ -28,6 +27,7 @@ from trtpost.spec import (
     Match,
     Post,
     Pre,
+    Precision,
     Resize,
     Size,
     parse_normalization,

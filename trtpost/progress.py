@@ -1,9 +1,11 @@
-"""How long-running functions tell what they are doing; silent unless the caller wants to show it."""
+"""How long-running functions tell what they are doing: nothing but doubts unless the caller wants to show it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from trtpost.errors import doubt
 
 
 class Step:
@@ -16,7 +18,7 @@ class Step:
 
 
 class Progress:
-    """Takes the steps and shows nothing: the default of the Python API."""
+    """Takes the steps and shows none; doubts become warnings. The default of the Python API."""
 
     @contextmanager
     def step(self, title: str) -> Iterator[Step]:  # noqa: ARG002, the subclass shows it
@@ -24,4 +26,5 @@ class Progress:
         yield Step()
 
     def warn(self, text: str) -> None:
-        """Say what may be wrong though nothing failed."""
+        """Say what may be wrong though nothing failed: a `DoubtWarning`, unless a subclass shows it."""
+        doubt(text)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx
 from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from trtpost.builder import (
+from trtpost.baked import DOMAIN, NODE
+from trtpost.describe import (
     PLACES,
     describe_choice,
     describe_located,
@@ -19,16 +20,18 @@ from trtpost.builder import (
     describe_precisions,
     describe_spec,
 )
-from trtpost.bundle import Bundle, Verification
-from trtpost.doctor import Finding
 from trtpost.errors import one_line
-from trtpost.graph.locate import Located
-from trtpost.graph.model import DOMAIN, opset_of
-from trtpost.graph.postprocess import NODE
 from trtpost.timing import STAGE_NAMES, Summary, Timing
-from trtpost.verify.compare import Figures
-from trtpost.verify.orders import Orders
-from trtpost.verify.run import Report as Verified
+
+if TYPE_CHECKING:  # what only runs needs none of what builds or compares
+    import onnx
+
+    from trtpost.bundle import Bundle, Verification
+    from trtpost.doctor import Finding
+    from trtpost.located import Located
+    from trtpost.verify.compare import Figures
+    from trtpost.verify.orders import Orders
+    from trtpost.verify.run import Report as Verified
 
 
 def timing_table(rows: Sequence[tuple[str, Timing | Summary]]) -> Group:
@@ -225,6 +228,10 @@ def _shortened(names: Sequence[str], limit: int = 24) -> str:
 
 def model_facts(path: Path, model: onnx.ModelProto, located: Located | str | None = None) -> list[tuple[str, str]]:
     """Inputs and outputs of an ONNX model, and the baked node, or where the logits were found or why not."""
+    import onnx
+
+    from trtpost.graph.model import opset_of
+
     facts = [("graph", f"{path}: {len(model.graph.node)} nodes, opset {opset_of(model)}, IR {model.ir_version}")]
     facts += [("input", _value(value)) for value in model.graph.input]
     facts += [("output", _value(value)) for value in model.graph.output]
@@ -246,6 +253,8 @@ def model_facts(path: Path, model: onnx.ModelProto, located: Located | str | Non
 
 
 def _value(value: onnx.ValueInfoProto) -> str:
+    import onnx
+
     tensor = value.type.tensor_type
     # tf2onnx calls dynamic dimensions unk__ and a number
     names = [dim.dim_param if not dim.dim_param.startswith("unk__") else "" for dim in tensor.shape.dim]

@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trtpost.letterbox import Region
 from trtpost.spec import Match, Post
 
 
@@ -162,3 +163,12 @@ def argmax_resize(logits: NDArray[Any], size: tuple[int, int], post: Post) -> ND
     rows = nearest_index(labels.shape[1], size[0], post.match)
     columns = nearest_index(labels.shape[2], size[1], post.match)
     return labels[:, rows[:, None], columns]
+
+
+def size_inputs(post: Post, region: Region, size: tuple[int, int]) -> dict[str, NDArray[np.int64]]:
+    """What the node takes for a mask of `size` from the given part of the logits, by name."""
+    if post.needs_tables:
+        rows = region.top + nearest_index(region.height, size[0], post.match)
+        return {"rows": rows, "cols": region.left + nearest_index(region.width, size[1], post.match)}
+    sizes = {"output_size": np.array(size, np.int64)}
+    return sizes | ({"region": np.array(region, np.int64)} if post.region == "runtime" else {})

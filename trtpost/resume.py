@@ -19,7 +19,7 @@ from trtpost.png import END, size_and_text
 HEAD = 256
 """Bytes of a mask that hold its size and its mark."""
 
-KIND = 1
+KIND = 2
 """Of what a fingerprint is made of; another number gives other fingerprints."""
 
 
@@ -29,12 +29,10 @@ def fingerprint(contents: Contents, *, fast_decode: bool = False) -> str:
     A bundle that is moved, verified, or built again of the same model keeps it, on whatever GPU; so it does where only
     the names of its classes or the sizes of its plan change. Which backend runs it does not matter.
     """
-    passport, model = contents.bundle.passport, contents.model
+    passport = contents.bundle.passport
     spec = {"kind": KIND, "pre": asdict(passport.pre), "post": asdict(passport.post), "fast_decode": fast_decode}
     digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode())
-    # without the model's metadata, which hold the passport: it knows names, dates and versions
-    for part in (model.graph, *model.functions, *model.opset_import):
-        digest.update(part.SerializeToString(deterministic=True))
+    digest.update(contents.baked.digest())
     return digest.hexdigest()
 
 

@@ -15,9 +15,9 @@ from PIL import Image
 
 from trtpost.backends.choice import choose
 from trtpost.backends.tensorrt.run import TensorRTEngine
-from trtpost.bundle import Bundle, read_bundle
+from trtpost.bundle import ASSUMED, Bundle, read_bundle
 from trtpost.decode import Photo
-from trtpost.errors import BackendError, BundleError, ImageError, SpecError
+from trtpost.errors import BackendError, BundleError, ImageError, SpecError, doubt
 from trtpost.fused import MAX_THREADS
 from trtpost.image import check_photo, encode_mask, overlay, palette, read_photo, read_reduced, write_mask
 from trtpost.pixels import check_size, pixels_of
@@ -143,6 +143,13 @@ class Segmenter:
         self._engine, self.note = choose(contents, backend, threads)
         self._closed = False
         self._process = os.getpid()
+        if self.note is not None:
+            doubt(f"not on the GPU: {self.note}")
+        if self.bundle.passport.normalization == ASSUMED:
+            doubt(
+                f"the normalisation of the pixels was assumed when {self.bundle.path} was built, as the model does not "
+                "say it, and a wrong guess spoils the mask: settle it with normalize= of trtpost.build"
+            )
 
     @property
     def backend(self) -> str:

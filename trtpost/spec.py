@@ -26,6 +26,8 @@ Match = Literal["tf", "tf1", "torch", "opencv", "pil", "align_corners"]
 Fit = Literal["stretch", "letterbox"]
 Extent = Literal["whole", "runtime"]
 Size = Literal["runtime", "image"] | tuple[int, int]
+Precision = Literal["fp32", "fp16", "bf16", "int8"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 NORMALIZATIONS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "none": ((0.0,), (1.0,)),

@@ -103,12 +103,13 @@ def test_a_bundle_of_another_format_says_what_to_do_and_can_be_built_again(bundl
 def test_a_bundle_of_another_version_with_the_same_format_works(templates, tmp_path):
     """The format decides, not the version that wrote it; but `build` builds anew."""
     contents = read_bundle(templates[0])
-    del contents.model.metadata_props[:]
+    model = contents.model
+    del model.metadata_props[:]
     from trtpost.bundle import embed
 
     passport = replace(contents.bundle.passport, version="0.0.1")
-    embed(contents.model, passport)
-    written = write_bundle(tmp_path / "net.trtpost", contents.model, None, passport)
+    embed(model, passport)
+    written = write_bundle(tmp_path / "net.trtpost", model, None, passport)
     with Segmenter(written.path) as segmenter:
         assert segmenter.bundle.passport.version == "0.0.1"
         assert segmenter(PHOTO).mask.shape == PHOTO.shape[:2]

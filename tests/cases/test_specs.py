@@ -23,10 +23,11 @@ from trtpost.backends.tensorrt.build import Profile, build_plan
 from trtpost.bundle import Passport, embed, write_bundle
 from trtpost.errors import SpecError
 from trtpost.graph.bake import bake
-from trtpost.graph.locate import Located, locate
-from trtpost.graph.postprocess import size_inputs
+from trtpost.graph.locate import locate
 from trtpost.letterbox import Region, region_of
+from trtpost.located import Located
 from trtpost.pixels import pixels_of
+from trtpost.resample import size_inputs
 from trtpost.segment import Segmenter
 from trtpost.spec import MATCHES, MAX_CLASSES, MAX_SIDE, Post, Pre
 

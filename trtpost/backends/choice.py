@@ -65,4 +65,4 @@ def choose(contents: Contents, backend: str = "auto", threads: int | None = None
                 note = str(error)
         elif machine.driver is None or not machine.driver.devices:
             note = None  # no GPU, nothing to explain
-    return Choice(OnnxRuntimeEngine(bundle, threads, contents.model), note)
+    return Choice(OnnxRuntimeEngine(bundle, threads, contents.baked), note)

@@ -11,16 +11,14 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 
 from trtpost import fused
+from trtpost.baked import INT32, NUMPY_TYPES, UINT8, Baked
 from trtpost.bundle import Bundle
 from trtpost.errors import BackendError, BundleError, reason
-from trtpost.graph.bake import is_inlined, split
-from trtpost.graph.emulate import runnable
-from trtpost.graph.postprocess import size_inputs
 from trtpost.letterbox import Region, region_of
+from trtpost.resample import size_inputs
 from trtpost.timing import Stopwatch
 
 
@@ -30,14 +28,14 @@ class OnnxRuntimeEngine:
     Args:
         bundle: what to run.
         threads: of ONNX Runtime and of the kernel; None: all cores.
-        model: the baked graph, where it has been read already.
+        baked: the baked graph, where it has been read already.
 
     Raises:
         BackendError: ONNX Runtime refuses the graph.
         BundleError: the baked graph cannot be read.
     """
 
-    def __init__(self, bundle: Bundle, threads: int | None = None, model: onnx.ModelProto | None = None) -> None:
+    def __init__(self, bundle: Bundle, threads: int | None = None, baked: Baked | None = None) -> None:
         import onnxruntime
 
         self.backend = "onnxruntime"
@@ -52,10 +50,13 @@ class OnnxRuntimeEngine:
             # its int8 kernels saturate where the processor has no VNNI, and masks must not depend on the processor
             options.add_session_config_entry("session.disable_quant_qdq", "1")
         try:
-            model = runnable(onnx.load(bundle.model) if model is None else model)
-            whole = is_inlined(model)
-            network, mask = (model, None) if whole else split(model)
-            self._check_types(network if mask is None else mask, network, str(bundle.model))
+            graph = _runnable(baked or Baked(bundle.model.read_bytes()))
+            self._logits_name = "mask" if graph.is_inlined else graph.logits
+            whole = graph.is_inlined
+            network, mask = (graph.content, None) if whole else graph.split()
+            value = graph.known[self._logits_name]
+            self._logits_shape, self._logits_dtype = value.shape, np.dtype(NUMPY_TYPES[value.kind])
+            self._check_types(graph, str(bundle.model))
         except BundleError:
             raise
         except Exception as error:
@@ -68,23 +69,17 @@ class OnnxRuntimeEngine:
             self._mask = None if mask is None or fused.is_available() else _session(mask, options)
         except Exception as error:  # ONNX Runtime's errors have no common base
             raise BackendError(f"ONNX Runtime does not take {bundle.model}: {reason(error)}") from None
-        value = network.graph.output[0]
-        self._logits_name = value.name
-        self._logits_shape = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
-        self._logits_dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
         self._free: list[NDArray[Any]] = []
         self._lock = Lock()
 
-    def _check_types(self, mask: onnx.ModelProto, network: onnx.ModelProto, name: str) -> None:
+    def _check_types(self, graph: Baked, name: str) -> None:
         """Masks and labels are read as the types that the spec has them in: the graph must have the same.
 
         Raises:
             BundleError: it has others.
         """
-        found, expected = mask.graph.output[0].type.tensor_type.elem_type, np.int32 if self._post.wide else np.uint8
-        before = onnx.helper.tensor_dtype_to_np_dtype(network.graph.output[0].type.tensor_type.elem_type)
-        fits = found == onnx.helper.np_dtype_to_tensor_dtype(np.dtype(expected))
-        if not fits or (self._post.head == "labels" and before.kind not in "iub"):
+        fits = graph.known["mask"].kind == (INT32 if self._post.wide else UINT8)
+        if not fits or (self._post.head == "labels" and self._logits_dtype.kind not in "iub"):
             raise BundleError(f"{name} does not give the mask that its passport speaks of: build the bundle again")
 
     def run(self, pixels: NDArray[np.uint8], size: tuple[int, int], watch: Stopwatch) -> NDArray[Any]:
@@ -171,9 +166,18 @@ def _run(session: Any, output: str, values: dict[str, NDArray[Any]]) -> NDArray[
     return np.asarray(result)
 
 
-def _session(model: onnx.ModelProto, options: Any) -> Any:
+def _session(model: bytes, options: Any) -> Any:
     import onnxruntime
 
-    return onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"], enable_fallback=0
-    )
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"], enable_fallback=0)
+
+
+def _runnable(graph: Baked) -> Baked:
+    """The graph as ONNX Runtime's CPU provider can run it: what computes in bfloat16 is emulated."""
+    if not graph.has_bfloat16:
+        return graph
+    import onnx
+
+    from trtpost.graph.emulate import runnable
+
+    return Baked(runnable(onnx.load_model_from_string(graph.content)).SerializeToString())

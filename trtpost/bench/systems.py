@@ -21,7 +21,7 @@ from trtpost.backends.tensorrt.obstacle import this_machine
 from trtpost.bundle import Bundle
 from trtpost.convert import kind_of
 from trtpost.errors import SpecError, TrtpostError
-from trtpost.graph.locate import Located
+from trtpost.located import Located
 from trtpost.packages import require
 from trtpost.segment import Segmenter
 from trtpost.spec import Pre

@@ -12,16 +12,17 @@ import onnx.inliner
 import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
+from trtpost.baked import DOMAIN, NODE
 from trtpost.errors import ModelError, SpecError, reason
 from trtpost.graph.ignored import IGNORED, may_be_negative
 from trtpost.graph.layout import channel_axis
-from trtpost.graph.locate import Located
-from trtpost.graph.model import DOMAIN, FUNCTION_IR_VERSION, opset_of
+from trtpost.graph.model import FUNCTION_IR_VERSION, opset_of
 from trtpost.graph.nodes import graphs_of
 from trtpost.graph.part import part_of
-from trtpost.graph.postprocess import NODE, node_model, spatial
+from trtpost.graph.postprocess import node_model, spatial
 from trtpost.graph.preprocess import pixel_model
 from trtpost.letterbox import region_of
+from trtpost.located import Located
 from trtpost.spec import Post, Pre
 
 NETWORK = "network/"

@@ -6,32 +6,17 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import onnx
 
-from trtpost.errors import ModelError
-
-MAX_NODES = 1 << 17
-"""Libraries expand functions, and thirty that call the one before twice are a file of some kilobytes."""
+from trtpost import baked
 
 
 def check_calls(model: onnx.ModelProto, name: str) -> None:
-    """Refuse functions that call each other in a circle, and those that never end for any practical purpose.
+    """As `baked.check_calls`, of a model in memory.
 
     Raises:
         ModelError: `name` says of which model.
     """
-    counts: dict[tuple[str, str], int] = {}
-    left = {(one.domain, one.name): one for one in model.functions}
-    while left:
-        ready = [
-            key
-            for key, one in left.items()
-            if not any((node.domain, node.op_type) in left for node in _nodes(one.node))
-        ]
-        if not ready:
-            raise ModelError(f"{name}: function '{next(iter(left))[1]}' calls itself, so it has no end")
-        for key in ready:
-            counts[key] = _expanded(left.pop(key).node, counts)
-    if (total := _expanded(model.graph.node, counts)) > MAX_NODES:
-        raise ModelError(f"{name}: its functions expand to {total:.2g} nodes; more than {MAX_NODES} are not taken")
+    functions = {(one.domain, one.name): _calls(one.node) for one in model.functions}
+    baked.check_calls(functions, _calls(model.graph.node), name)
 
 
 def called_functions(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]) -> list[onnx.FunctionProto]:
@@ -51,8 +36,8 @@ def subgraphs_of(node: onnx.NodeProto) -> list[onnx.GraphProto]:
     return [graph for one in node.attribute for graph in ([one.g] if one.HasField("g") else one.graphs)]
 
 
-def _expanded(nodes: Iterable[onnx.NodeProto], counts: dict[tuple[str, str], int]) -> int:
-    return sum(counts.get((node.domain, node.op_type), 1) for node in _nodes(nodes))
+def _calls(nodes: Iterable[onnx.NodeProto]) -> list[baked.Call]:
+    return [(node.domain, node.op_type) for node in _nodes(nodes)]
 
 
 def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:

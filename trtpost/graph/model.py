@@ -9,6 +9,7 @@ from pathlib import Path
 import onnx
 from google.protobuf.message import DecodeError
 
+from trtpost.baked import DOMAIN
 from trtpost.errors import ModelError, TrtpostError, reason
 from trtpost.files import existing_file, write_whole
 from trtpost.graph.calls import check_calls
@@ -36,9 +37,6 @@ MAX_IR_VERSION = 10
 
 LARGEST = (1 << 31) - 1
 """Bytes that one ONNX file can have, by the format that it is written in."""
-
-DOMAIN = "trtpost"
-"""Operator domain of our node and prefix of our metadata keys."""
 
 
 def load_model(path: Path) -> onnx.ModelProto:

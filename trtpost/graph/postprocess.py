@@ -8,17 +8,15 @@ A runtime with a faster kernel replaces the node; every other runtime expands th
 
 from __future__ import annotations
 
-import numpy as np
 import onnx
 import onnx.parser
-from numpy.typing import NDArray
 
-from trtpost.graph.model import DOMAIN, FUNCTION_IR_VERSION
+from trtpost.baked import DOMAIN, NODE
+from trtpost.graph.model import FUNCTION_IR_VERSION
 from trtpost.letterbox import Region
-from trtpost.resample import nearest_index
+from trtpost.resample import size_inputs
 from trtpost.spec import Match, Post
 
-NODE = "ArgMaxResize"
 ATTRIBUTES = ("head", "layout", "resize", "match", "threshold")
 
 # float32 throughout: the frameworks compute these indices in float32, and exact arithmetic differs from them
@@ -199,15 +197,6 @@ def node_model(
         values = size_inputs(post, region or Region(0, 0, *source), post.size)
         model.graph.initializer.extend(onnx.numpy_helper.from_array(value, name) for name, value in values.items())
     return model
-
-
-def size_inputs(post: Post, region: Region, size: tuple[int, int]) -> dict[str, NDArray[np.int64]]:
-    """What the node takes for a mask of `size` from the given part of the logits, by name."""
-    if post.needs_tables:
-        rows = region.top + nearest_index(region.height, size[0], post.match)
-        return {"rows": rows, "cols": region.left + nearest_index(region.width, size[1], post.match)}
-    sizes = {"output_size": np.array(size, np.int64)}
-    return sizes | ({"region": np.array(region, np.int64)} if post.region == "runtime" else {})
 
 
 def spatial(post: Post, shape: tuple[int | str, ...]) -> tuple[int, int]:

@@ -7,7 +7,7 @@ or takes powers, where float16 overflows (`_FLOAT32_OPS`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import onnx
@@ -18,16 +18,13 @@ from trtpost.errors import ModelError, SpecError, reason
 from trtpost.graph.bake import source_name
 from trtpost.graph.calls import subgraphs_of
 from trtpost.graph.emulate import BFLOAT16, FLOAT, FLOAT16, session, with_outputs
-from trtpost.graph.locate import Located
 from trtpost.graph.model import opset_of
 from trtpost.graph.nodes import graphs_of, rename_inside
 from trtpost.graph.part import used_inside
 from trtpost.graph.preprocess import pixel_model
 from trtpost.graph.quantization import is_asymmetric, with_float_quantization
-from trtpost.spec import Pre
-
-Precision = Literal["fp32", "fp16", "bf16", "int8"]
-PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+from trtpost.located import Located
+from trtpost.spec import PRECISIONS, Pre, Precision
 
 BFLOAT16_OPSET, BFLOAT16_IR_VERSION = 22, 10
 """The first in which convolutions take bfloat16."""

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from trtpost.bundle import PASSPORT, passport_from_json
 from trtpost.decode import Photo
 from trtpost.errors import ImageError, TrtpostError
-from trtpost.graph.postprocess import size_inputs
 from trtpost.image import check_photo, encode_mask, palette, read_photo
 from trtpost.letterbox import Region, region_of
 from trtpost.pixels import check_size, pixels_of
+from trtpost.resample import size_inputs
 from trtpost.segment import Segmenter
 
 BUNDLE = "bundle.trtpost"

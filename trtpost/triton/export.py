@@ -19,8 +19,8 @@ from trtpost.bundle import PASSPORT, Bundle
 from trtpost.errors import SpecError, TrtpostError, one_line, reason
 from trtpost.graph.bake import inlined, is_inlined
 from trtpost.graph.emulate import runnable
-from trtpost.graph.postprocess import size_inputs
 from trtpost.letterbox import Region
+from trtpost.resample import size_inputs
 from trtpost.triton import config as configs
 from trtpost.triton.backend import BUNDLE
 from trtpost.triton.config import OWNER, Tensor, Warmup

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from trtpost import fused
 from trtpost.agreement import relative_error
-from trtpost.builder import ASSUMED
-from trtpost.bundle import Bundle
+from trtpost.bundle import ASSUMED, Bundle
 from trtpost.errors import ModelError, TrtpostError
 from trtpost.graph.bake import NETWORK, seam
 from trtpost.graph.emulate import runnable, with_outputs

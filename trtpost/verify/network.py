@@ -16,7 +16,8 @@ from trtpost.convert import load
 from trtpost.errors import BackendError, ModelError, TrtpostError, reason
 from trtpost.graph.emulate import with_outputs
 from trtpost.graph.ignored import IGNORED
-from trtpost.graph.locate import Located, locate
+from trtpost.graph.locate import locate
+from trtpost.located import Located
 from trtpost.spec import Layout
 from trtpost.verify.frameworks import quiet, tensorflow
 from trtpost.verify.tflite import without_custom_ops

@@ -13,8 +13,8 @@ from PIL import Image
 
 from trtpost.builder import Decided
 from trtpost.decode import Photo
-from trtpost.graph.locate import Located
 from trtpost.letterbox import Region, placement, region_of
+from trtpost.located import Located
 from trtpost.resample import bilinear
 from trtpost.scale import PAD
 from trtpost.spec import Post, Pre

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from trtpost.agreement import counted
-from trtpost.builder import ASSUMED, Decided, content_of, decide
-from trtpost.bundle import Bundle, Passport, Verification, record_verification
+from trtpost.builder import Decided, content_of, decide
+from trtpost.bundle import ASSUMED, Bundle, Passport, Verification, record_verification
 from trtpost.calibration import photos_in
 from trtpost.convert import kind_of
 from trtpost.decode import Photo
@@ -386,7 +386,7 @@ def _score(against: Path, content: str, engine: str, done: list[PhotoFigures], t
 
 
 def _describe(reference: Reference) -> str:
-    from trtpost.builder import describe_spec
+    from trtpost.describe import describe_spec
 
     background = reference.located.background
     steps = describe_spec(reference.pre, reference.post, reference.decided.origin, background)

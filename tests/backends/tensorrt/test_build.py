@@ -16,8 +16,9 @@ from trtpost.backends.tensorrt.append import append_postprocess
 from trtpost.backends.tensorrt.build import Profile, Range, build_plan, name_parts, ranges_of
 from trtpost.backends.tensorrt.flavour import NAME_LIMIT, logger_of, strongly_typed
 from trtpost.backends.tensorrt.settings import Settings
-from trtpost.builder import build, describe_precision
+from trtpost.builder import build
 from trtpost.bundle import load_bundle
+from trtpost.describe import describe_precision
 from trtpost.errors import BackendError, ModelError, PrecisionError
 from trtpost.graph.bake import bake, inlined
 from trtpost.graph.locate import locate

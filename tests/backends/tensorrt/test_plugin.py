@@ -22,9 +22,8 @@ from interpreter import evaluate
 from trtpost import kernels
 from trtpost.backends.tensorrt import append, flavour, layers, plugin
 from trtpost.errors import BackendError, SpecError
-from trtpost.graph.postprocess import size_inputs
 from trtpost.letterbox import Region
-from trtpost.resample import argmax_resize
+from trtpost.resample import argmax_resize, size_inputs
 from trtpost.spec import MATCHES, Post
 
 ROOT = Path(__file__).parents[3]

@@ -13,8 +13,8 @@ import numpy as np
 from trtpost.backends.tensorrt.layers import Convention, Layers
 from trtpost.backends.tensorrt.plugin import add_plugin
 from trtpost.errors import SpecError
-from trtpost.graph.postprocess import size_inputs
 from trtpost.letterbox import Region
+from trtpost.resample import size_inputs
 from trtpost.spec import Match, Post
 
 if TYPE_CHECKING:

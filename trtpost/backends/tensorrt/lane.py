@@ -30,8 +30,8 @@ from trtpost.backends.tensorrt.flavour import (
 )
 from trtpost.bundle import Passport
 from trtpost.errors import BackendError
-from trtpost.graph.postprocess import size_inputs
 from trtpost.letterbox import Region
+from trtpost.resample import size_inputs
 from trtpost.spec import Post
 from trtpost.timing import Stopwatch
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass
-from importlib.metadata import packages_distributions
+from importlib.util import find_spec
 
 from trtpost import cuda
 from trtpost.backends.tensorrt.flavour import FLAVOURS
 from trtpost.bundle import Bundle, Plan
-from trtpost.packages import installed_version
+from trtpost.packages import installed_version, packages_of
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,8 @@ class Machine:
 
     Attributes:
         driver: of the GPU; None: there is none.
-        versions: of the TensorRT flavours that are installed, by module name.
+        versions: of the TensorRT flavours that are installed, by module name. This and what follows only where there
+            is a GPU.
         cuda_major: CUDA version that each installed flavour was built with, where its package's name tells.
         pycuda: is it installed.
     """
@@ -31,14 +32,17 @@ class Machine:
 
 
 def this_machine() -> Machine:
-    """Look at this machine; imports none of the heavy packages."""
+    """Look at this machine; imports none of the heavy packages. Without a GPU nothing else is looked for."""
+    driver = cuda.driver()
+    if driver is None or not driver.devices:
+        return Machine(driver, {}, {}, False)
     versions = {flavour: version for flavour in FLAVOURS if (version := installed_version(flavour)) is not None}
     majors = {}
     for flavour in versions:
-        for package in packages_distributions().get(flavour, []):
-            if found := re.search(r"cu(\d+)", package):
+        for package in packages_of(flavour):
+            if found := re.search(r"cu(\d+)", package.name):
                 majors[flavour] = int(found.group(1))
-    return Machine(cuda.driver(), versions, majors, installed_version("pycuda") is not None)
+    return Machine(driver, versions, majors, find_spec("pycuda") is not None)
 
 
 def obstacle(bundle: Bundle, machine: Machine) -> str | None:

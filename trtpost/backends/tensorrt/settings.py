@@ -9,7 +9,7 @@ from typing import get_args
 
 from trtpost.bundle import Compatibility, Place
 from trtpost.errors import SpecError
-from trtpost.graph.reduce import PRECISIONS, Precision
+from trtpost.spec import PRECISIONS, Precision
 
 COMPATIBILITIES: dict[Compatibility, str] = {
     "none": "NONE",
