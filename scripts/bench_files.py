@@ -270,7 +270,7 @@ def _encoding(masks: dict[str, NDArray[np.uint8]]) -> str:
         "zlib, Up, level 6": raw(True, 6, zlib.Z_DEFAULT_STRATEGY),
         "zlib, Up, RLE: trtpost without the kernel": raw(True, 1, zlib.Z_RLE),
         "**trtpost**": lambda mask: png.palette_png(mask, colours),
-        "**trtpost**, `--pack`": lambda mask: png.palette_png(mask, colours[: int(mask.max()) + 1], pack=True),
+        "**trtpost**, `--mask packed`": lambda mask: png.palette_png(mask, colours[: int(mask.max()) + 1], pack=True),
     }
     lines = [f"## A mask of {SIZE[0]}x{SIZE[1]} as PNG", "", f"| ms, kB | {' | '.join(masks)} |"]
     lines += ["|---|" + "---|" * len(masks)]
@@ -283,8 +283,8 @@ def _encoding(masks: dict[str, NDArray[np.uint8]]) -> str:
         "matches worth looking for: RLE is smaller than level 6 and as fast as level 1. zlib still touches every byte, "
         "12 million of them; our own compressor passes over rows that are like the one above, which after a nearest "
         "resize are nearly all. Its files are at most a few kilobytes larger, because it chooses its codes anew less "
-        "often.\n\n`--pack` writes 1, 2 or 4 bits a pixel for up to 2, 4 or 16 classes (the street has 8), and 8 "
-        "above. Rows of zeros cost nothing either way; what is left, the edges, takes fewer bytes.\n"
+        "often.\n\n`--mask packed` writes 1, 2 or 4 bits a pixel for up to 2, 4 or 16 classes (the street has 8), and "
+        "8 above. Rows of zeros cost nothing either way; what is left, the edges, takes fewer bytes.\n"
     )
 
 

@@ -19,6 +19,7 @@ import pytest
 from trtpost.builder import build
 from trtpost.bundle import Bundle
 from trtpost.convert import convert, worker
+from trtpost.entry import main
 
 STRICT = bool(os.environ.get("TRTPOST_STRICT"))
 hypothesis.settings.register_profile("same", derandomize=True)
@@ -95,6 +96,24 @@ def trtpost(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
     )
+
+
+@pytest.fixture
+def command_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
+    """Runs the command line in this process: exit status, stdout and stderr; for all but signals and encodings."""
+
+    def run(*arguments: object, cwd: Path) -> tuple[int, str, str]:
+        monkeypatch.chdir(cwd)
+        monkeypatch.setattr(sys, "argv", ["trtpost", *map(str, arguments)])
+        capfd.readouterr()
+        status = 0
+        try:
+            main()
+        except SystemExit as end:
+            status = int(end.code or 0)
+        return status, *capfd.readouterr()
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -153,7 +155,27 @@ def test_inspect_and_doctor(place):
         ("infer missing.jpg", "no such image: missing.jpg"),
         ("infer text.onnx", "text.onnx is not an image"),
         ("infer a.png -e missing.trtpost", "no such engine bundle: missing.trtpost"),
-        ("infer a.png -e net.onnx", "was not baked by trtpost"),
+        ("infer a.png -e net.onnx", "run `trtpost build net.onnx` first, and give net.trtpost"),
+        ("infer a.png -e net.tflite", "run `trtpost build net.tflite` first, and give net.trtpost"),
+        ("infer a.png -e saved", "run `trtpost build saved` first, and give saved.trtpost"),
+        (
+            "build https://example.org/net.onnx",
+            "https://example.org/net.onnx is an address, not a file: download it first",
+        ),
+        ("infer http://example.org/a.jpg", "http://example.org/a.jpg is an address, not a file: download it first"),
+        ("infer s3://bucket/a.jpg", "see trtpost.ray for photos in object stores"),
+        ("infer *.tiff", "nothing matches *.tiff"),
+        ("infer a.png b.jpg -o -", "-o - writes one mask to stdout, and there are 2 photos"),
+        ("infer a.png -o - --overlay --json", "leave --overlay, --json out"),
+        *(
+            (f"{verb} net.pt{more}", "is a PyTorch file, which trtpost does not run: export the network in Python")
+            for verb, more in (
+                ("build", ""),
+                ("convert", ""),
+                ("inspect", ""),
+                ("verify net.trtpost --images . --against", ""),
+            )
+        ),
         ("infer a.png -o text.onnx/out", "text.onnx is a file, not a folder"),
         ("infer a.png b.jpg -o one.png", "give a folder"),
         ("infer a.png -o a.png", "would overwrite a photo"),
@@ -164,7 +186,6 @@ def test_inspect_and_doctor(place):
         (f"infer {'x' * 300}.jpg", "cannot be read"),
         ("build net.onnx --precision int8", "--calibration"),
         ("build net.onnx --precision int8 --calibration nowhere", "nowhere is not a folder"),
-        ("build net.onnx --precision fp8", "precision must be one of fp32, fp16, bf16, int8"),
         ("build net.onnx --min-agreement 0.9", "precision fp32 leaves the model as it is"),
         ("build net.onnx --precision fp16 --min-agreement 90", "min agreement must be from 0 to 1"),
         ("build net.onnx --flavour none --post kernel", "flavour none builds no TensorRT plan"),
@@ -178,6 +199,11 @@ def test_inspect_and_doctor(place):
 def test_bad_input_is_one_sentence_and_exit_code_1(place, arguments, says):
     (place / "text.onnx").write_text("this is no model")
     (place / "blank.txt").write_text("\n\n")
+    (place / "net.tflite").write_bytes(b"\x1c\0\0\0TFL3")
+    (place / "saved").mkdir()
+    (place / "saved" / "saved_model.pb").touch()
+    with zipfile.ZipFile(place / "net.pt", "w") as archive:
+        archive.writestr("net/data.pkl", b"x")
     save(
         net("p = GlobalAveragePool (image)\n out = Flatten (p)", "float[1,3,8,12] image", "float[1,3] out"),
         place / "flat.onnx",
@@ -192,10 +218,155 @@ def test_bad_input_is_one_sentence_and_exit_code_1(place, arguments, says):
 
 
 @pytest.mark.parametrize(
-    "arguments", ["build", "infer", "frobnicate", "infer a.png --repeat 0", "build net.onnx --fast"]
+    ("arguments", "says"),
+    [
+        ("build", "model is missing; `trtpost build --help` shows what there is"),
+        ("infer", "images is missing; `trtpost infer --help`"),
+        ("frobnicate", "there is no command 'frobnicate'; `trtpost --help`"),
+        ("bild net.onnx", "there is no command 'bild'; did you mean build?"),
+        ("bench pots", "there is no command 'pots'; did you mean post?; `trtpost bench --help`"),
+        ("infer a.png --repeat 0", "--repeat: "),
+        ("infer a.png --mask grey", "--mask must be one of palette, packed, gray, not 'grey'; did you mean gray?"),
+        ("build net.onnx --fast", "there is no option --fast"),
+        ("build net.onnx --resiz nearest", "there is no option --resiz; did you mean --resize?"),
+        ("build net.onnx --precision fp8", "--precision must be one of fp32, fp16, bf16, int8, not 'fp8'"),
+        ("build net.onnx --resize bilinar", "must be one of nearest, bilinear, not 'bilinar'; did you mean bilinear?"),
+        ("infer a.png --backend cuda", "--backend must be one of auto, tensorrt, onnxruntime, not 'cuda'"),
+        ("verify --match pytorch", "--match must be one of tf, tf1, torch, opencv, pil, align_corners, not 'pytorch'"),
+        ("export triton net.trtpost -o m --form pythn", "did you mean python?"),
+    ],
 )
-def test_wrong_usage_is_exit_code_2(place, arguments):
-    assert trtpost(*arguments.split(), cwd=place).returncode == 2
+def test_wrong_usage_is_one_sentence_and_exit_code_2(tmp_path, arguments, says, command_line):
+    status, output, errors = command_line(*arguments.split(), cwd=tmp_path)
+    assert (status, output) == (2, "")
+    assert errors.startswith("trtpost: ")
+    assert errors.count("\n") == 1
+    assert says in errors
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_help_names_choices_and_panels(columns, command_line, tmp_path, monkeypatch):
+    monkeypatch.setenv("TERMINAL_WIDTH", str(columns))
+    monkeypatch.setenv("COLUMNS", str(columns))
+    status, output, _ = command_line("build", "--help", cwd=tmp_path)
+    assert status == 0
+    for panel in ("What decides a pixel", "The plan", "Precision", "TensorRT's builder"):
+        assert panel in output
+    for choices in ("<nearest|bilinear>", "<fp32|fp16|bf16|int8>", "<none|ampere+|same>"):
+        assert choices in output or columns < 200
+    assert max(map(len, output.splitlines())) <= columns
+    assert "\x1b" not in output
+
+
+@pytest.mark.parametrize(
+    "environment", [{"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}, {"NO_COLOR": "1", "TERM": "dumb"}]
+)
+def test_help_and_tables_in_any_environment(place, environment):
+    for arguments in (("build", "--help"), ("infer", "a.png"), ("doctor",), ("inspect", "net.trtpost")):
+        done = subprocess.run(
+            [sys.executable, "-m", "trtpost", *arguments],
+            cwd=place,
+            capture_output=True,
+            check=False,
+            env={**os.environ, "COLUMNS": "40", **environment},
+        )
+        assert done.returncode == 0, done.stderr
+        assert b"\x1b" not in done.stdout
+        done.stdout.decode("ascii" if "PYTHONIOENCODING" in environment else "utf-8")
+
+
+def test_commands_to_copy_are_never_cut(place):
+    """Whatever the width: what follows `run it:` is one line."""
+    long = place / ("x" * 60 + ".trtpost")
+    done = subprocess.run(
+        [sys.executable, "-m", "trtpost", "build", "net.onnx", "--flavour", "none", "-o", long.name],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "COLUMNS": "40"},
+    )
+    assert done.stdout.splitlines()[-1].endswith(f"run it: trtpost infer PHOTO --engine {long.name}")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_the_choices(shell):
+    words = "trtpost build net.onnx --match t"
+    environment = {
+        "_TRTPOST_COMPLETE": f"complete_{shell}",
+        "COMP_WORDS": words,
+        "COMP_CWORD": "4",
+        "_TYPER_COMPLETE_ARGS": words,
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        "_TYPER_COMPLETE_WORD_TO_COMPLETE": "t",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; sys.argv[0] = 'trtpost'; from trtpost.entry import main; main()"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    for choice in ("tf", "tf1", "torch"):
+        assert choice in done.stdout, done.stdout + done.stderr
+    assert "opencv" not in done.stdout
+
+
+def test_a_reader_that_leaves_early(place):
+    done = subprocess.run(
+        f"{sys.executable} -m trtpost build --help | head -1", shell=True, cwd=place, capture_output=True, check=False
+    )
+    assert done.stderr == b""
+
+
+def test_inspect_and_doctor_for_programs(place, command_line):
+    _, output, _ = command_line("inspect", "net.trtpost", "--json", cwd=place)
+    found = json.loads(output)
+    assert found["passport"]["post"]["resize"] == "nearest"
+    assert found["inputs"][0] == {"name": "image", "dtype": "uint8", "shape": [1, 8, 12, 3]}
+    assert (found["located"], found["problem"]) == (None, None)
+    found = json.loads(command_line("inspect", "net.onnx", "--json", cwd=place)[1])
+    assert found["passport"] is None
+    assert found["located"]["logits"] == "logits"
+    doctor = json.loads(command_line("doctor", "--json", cwd=place)[1])
+    assert {"name", "text", "present"} == set(doctor[0])
+    assert next(one for one in doctor if one["name"] == "onnxruntime")["present"] is True
+
+
+def test_a_mask_to_stdout(place):
+    done = subprocess.run(
+        [sys.executable, "-m", "trtpost", "infer", "a.png", "-o", "-", "--mask", "gray"],
+        cwd=place,
+        capture_output=True,
+        check=True,
+    )
+    assert trtpost("infer", "a.png", "-o", "out.png", cwd=place).returncode == 0
+    with Image.open(io.BytesIO(done.stdout)) as piped, Image.open(place / "out.png") as written:
+        assert (piped.mode, written.mode) == ("L", "P")
+        np.testing.assert_array_equal(np.asarray(piped), np.asarray(written))
+
+
+def test_quoted_patterns(place, command_line):
+    (place / "*.png").write_bytes((place / "a.png").read_bytes())
+    assert command_line("infer", "*.png", "-o", "literal", cwd=place)[0] == 0
+    assert files(place / "literal") == ["*.mask.png"]
+    (place / "*.png").unlink()
+    assert command_line("infer", "[ab].*g", "-o", "out", cwd=place)[0] == 0
+    assert files(place / "out") == ["a.mask.png", "b.mask.png"]
+    assert command_line("infer", "a.png", cwd=place)[0] == 0
+    _, output, _ = command_line("infer", "*.png", cwd=place)
+    assert "a.mask.mask" not in output  # masks are no photos
+
+
+def test_another_encoding_is_written_again(place, command_line):
+    (place / "photos").mkdir()
+    (place / "photos/a.png").write_bytes((place / "a.png").read_bytes())
+    for encoding, mode, skipped in (("palette", "P", 0), ("gray", "L", 0), ("gray", "L", 1)):
+        status, output, errors = command_line("infer", "photos", "-o", "masks", "--mask", encoding, "--json", cwd=place)
+        assert status == 0, errors
+        assert ("skipped" in json.loads(output)["photos"][0]) == bool(skipped)
+        with Image.open(place / "masks/a.mask.png") as mask:
+            assert mask.mode == mode
 
 
 def test_a_damaged_bundle_is_refused(place):
@@ -281,7 +452,7 @@ def slow(file):
     file.flush()
     time.sleep(60)
 
-def app():
+def app(**_):
     threading.Thread(target=write_whole, args=(Path("mask.png"), slow, TrtpostError), daemon=True).start()
     while not any(name.startswith(".mask.png") for name in os.listdir()):
         time.sleep(0.01)

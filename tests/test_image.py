@@ -9,7 +9,7 @@ import pytest
 from conftest import package
 from PIL import Image
 
-from trtpost.errors import ImageError
+from trtpost.errors import ImageError, SpecError
 from trtpost.image import check_photo, encode_mask, overlay, palette, write_mask, write_picture
 
 RNG = np.random.default_rng(0)
@@ -95,7 +95,7 @@ def test_every_reader_makes_of_a_packed_mask_what_it_makes_of_the_other(classes)
     cv2, tensorflow = package("cv2"), package("tensorflow")
     mask = np.random.default_rng(classes).integers(0, classes, (9, 13)).astype(np.uint8)
     colours = palette([f"{index}" for index in range(classes)])
-    plain, packed = (encode_mask(mask, colours, pack=pack) for pack in (False, True))
+    plain, packed = (encode_mask(mask, colours, encoding) for encoding in ("palette", "packed"))
     assert plain[24] == 8
     assert packed[24] == {2: 1, 4: 2, 16: 4}[classes]
     for flag in (cv2.IMREAD_UNCHANGED, cv2.IMREAD_COLOR, cv2.IMREAD_GRAYSCALE):
@@ -106,3 +106,25 @@ def test_every_reader_makes_of_a_packed_mask_what_it_makes_of_the_other(classes)
         np.testing.assert_array_equal(one, other)
     with Image.open(io.BytesIO(packed)) as image:
         np.testing.assert_array_equal(np.asarray(image), mask)
+
+
+@pytest.mark.parametrize("classes", [2, 8, 256])
+def test_every_reader_takes_a_gray_mask_as_ids(classes):
+    """Of a palette OpenCV and TensorFlow make colours, as docs/infer.md says."""
+    cv2, tensorflow = package("cv2"), package("tensorflow")
+    mask = np.random.default_rng(classes).integers(0, classes, (9, 13)).astype(np.uint8)
+    colours = palette([f"{index}" for index in range(classes)])
+    gray, coloured = (encode_mask(mask, colours, encoding) for encoding in ("gray", "palette"))
+    for png in (gray, coloured):
+        with Image.open(io.BytesIO(png)) as image:
+            np.testing.assert_array_equal(np.asarray(image), mask)
+    for flag in (cv2.IMREAD_UNCHANGED, cv2.IMREAD_GRAYSCALE):
+        np.testing.assert_array_equal(cv2.imdecode(np.frombuffer(gray, np.uint8), flag), mask)
+    assert cv2.imdecode(np.frombuffer(coloured, np.uint8), cv2.IMREAD_UNCHANGED).shape == (9, 13, 3)
+    np.testing.assert_array_equal(tensorflow.io.decode_png(gray).numpy()[..., 0], mask)
+    assert tensorflow.io.decode_png(coloured).shape == (9, 13, 3)
+
+
+def test_an_unknown_encoding_is_refused():
+    with pytest.raises(SpecError, match="must be one of palette, packed, gray, not 'grey'"):
+        encode_mask(np.zeros((2, 2), np.uint8), palette(("a", "b")), "grey")

@@ -164,7 +164,7 @@ def test_content_and_other_columns_to_parquet(ray, bundle, expected, tmp_path):
     parquet = package("pyarrow.parquet")
     paths = [path for index, path in enumerate(expected) if index % 25 == 0 or expected[path] is None]
     dataset = ray.data.read_binary_files(paths, include_paths=True).map(lambda row: row | {"number": len(row["bytes"])})
-    segment_dataset(dataset, bundle, pack=True).write_parquet(str(tmp_path))
+    segment_dataset(dataset, bundle, encoding="packed").write_parquet(str(tmp_path))
     table = parquet.read_table(tmp_path)
     assert set(table.column_names) == {"path", "number", *archive.RESULTS}
     rows = table.to_pylist()

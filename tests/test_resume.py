@@ -106,13 +106,15 @@ def test_moved_verified_and_bare_bundles_keep_the_fingerprint(bundle, tmp_path):
 VERIFICATION = Verification("net", "0", "engine", 1, 10, 0.9, 0, 1, 0.8)
 
 
-@pytest.mark.parametrize("pack", [False, True])
-def test_a_saved_mask_is_done(segmenter, bundle, tmp_path, pack):
+@pytest.mark.parametrize("encoding", ["palette", "packed", "gray"])
+def test_a_saved_mask_is_done(segmenter, bundle, tmp_path, encoding):
     source, target = photo(tmp_path / "photo.jpg"), tmp_path / "photo.mask.png"
     assert not is_done(target, source, segmenter.fingerprint)
     result = segmenter(source)
-    result.save_mask(target, pack=pack)
+    result.save_mask(target, encoding)
     assert is_done(target, source, segmenter.fingerprint)
+    for other in ("palette", "packed", "gray"):
+        assert is_done(target, source, segmenter.fingerprint, other) == (other == encoding)
     assert not is_done(target, source, fingerprint(bundle, fast_decode=True))
     with Image.open(target) as image:
         assert image.text == {"trtpost": segmenter.fingerprint}
@@ -121,8 +123,9 @@ def test_a_saved_mask_is_done(segmenter, bundle, tmp_path, pack):
 
 def test_wide_masks_are_marked_too():
     mask = np.array([[0, 70], [300, 65535]], np.int32)
-    png = encode_mask(mask, COLOURS, pack=True, mark="0" * 64)
-    assert marked_size(png[:HEAD], png[-20:], "0" * 64) == (2, 2)
+    png = encode_mask(mask, COLOURS, "packed", mark="0" * 64)
+    for encoding in (None, "palette", "packed", "gray"):
+        assert marked_size(png[:HEAD], png[-20:], "0" * 64, encoding=encoding) == (2, 2)
     with Image.open(io.BytesIO(png)) as image:
         np.testing.assert_array_equal(np.asarray(image), mask)
 

@@ -49,6 +49,7 @@ from trtpost.graph.reduce import network_inputs, reduced, spoilt_weights
 from trtpost.graph.sizes import refuse_size
 from trtpost.graph.trial import settled
 from trtpost.image import class_name
+from trtpost.labels import labels_beside, read_labels
 from trtpost.loadable import check_loads
 from trtpost.located import Located
 from trtpost.options import MIN_AGREEMENT, ONLY_NATIVE, BuildOptions, options_from, region_for
@@ -116,7 +117,8 @@ def build(
     source_hash = content_of(source, kind)
     if kind == "onnx" and options.signature is not None:
         raise SpecError("--signature is for SavedModels; an ONNX model has none")
-    request = _request(source_hash, options, flavour, photos)
+    beside = _labels_file(source, options)
+    request = _request(source_hash, options, flavour, photos, sha256(beside) if beside else "")
     if not force and (current := _up_to_date(path, request, flavour)) is not None:
         with progress.step("bundle") as step:
             step.result = f"{path} is up to date: nothing to do"
@@ -180,7 +182,11 @@ def decide(source: Path, kind: str, options: BuildOptions, progress: Progress) -
         step.result = describe_located(located)
     with understood(source):
         pre, origin = _pre(located, metadata(loaded), options)
-        classes = _classes(located, _names(loaded, options), options)
+        names = _names(loaded, options)
+        found = _names_beside(source, options, progress) if not names else ()
+        classes = _classes(located, names or found, options)
+        if found:
+            _tell_names(source, len(found), classes, progress)
         return Decided(loaded, located, pre, _post(located, len(classes), options), origin, classes)
 
 
@@ -273,7 +279,9 @@ def content_of(source: Path, kind: str) -> str:
     return hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 
-def _request(source_hash: str, options: BuildOptions, flavour: str | None, photos: tuple[Path, ...]) -> str:
+def _request(
+    source_hash: str, options: BuildOptions, flavour: str | None, photos: tuple[Path, ...], labels_hash: str
+) -> str:
     """SHA-256 of everything that decides the bundle."""
     toolchain = {"trtpost": __version__, "onnx": onnx.__version__}
     if flavour in flavours.FLAVOURS:
@@ -281,7 +289,7 @@ def _request(source_hash: str, options: BuildOptions, flavour: str | None, photo
     decisive = asdict(options)
     del decisive["timing_cache"]  # it saves time and decides nothing
     decisive["calibration"] = content_hash(photos)
-    request = {"source": source_hash, "options": decisive, "toolchain": toolchain}
+    request = {"source": source_hash, "labels": labels_hash, "options": decisive, "toolchain": toolchain}
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
 
 
@@ -393,6 +401,33 @@ def _names(model: onnx.ModelProto, options: BuildOptions) -> tuple[str, ...]:
             "remove it, or give the names with --labels"
         )
     return tuple(names)
+
+
+def _names_beside(source: Path, options: BuildOptions, progress: Progress) -> tuple[str, ...]:
+    """Class names in a file beside the model; empty where there is none, or what is there holds none."""
+    file = _labels_file(source, options)
+    try:
+        return read_labels(file) if file else ()
+    except SpecError as error:
+        progress.warn(f"{error}; found beside the model, it is left out: settle it with --labels")
+        return ()
+
+
+def _tell_names(source: Path, count: int, classes: tuple[str, ...], progress: Progress) -> None:
+    """Say which file the names came from, or that they are not taken because they do not fit."""
+    file = labels_beside(saved_model_folder(source))
+    if count not in (len(classes), len(classes) - 1) or classes[-1] == class_name(len(classes) - 1):
+        progress.warn(
+            f"{file}, found beside the model, has {count} class names, and the network {len(classes)} classes, so they "
+            "are not taken: settle it with --labels"
+        )
+        return
+    with progress.step("labels") as step:
+        step.result = f"{count} class names of {file}, found beside the model; --labels takes others"
+
+
+def _labels_file(source: Path, options: BuildOptions) -> Path | None:
+    return labels_beside(saved_model_folder(source)) if not options.labels else None
 
 
 def _stated_normalization(text: str) -> tuple[tuple[float, ...], tuple[float, ...]]:

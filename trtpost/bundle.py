@@ -11,11 +11,13 @@ import contextlib
 import hashlib
 import json
 import os
+import shlex
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from trtpost.baked import INT32, UINT8, Baked, Value
+from trtpost.choices import Compatibility, Place
 from trtpost.errors import BundleError, ModelError, SpecError, reason
 from trtpost.files import existing_file, in_a_circle, write_whole
 from trtpost.folders import read_steadily, write_folder
@@ -28,8 +30,6 @@ from trtpost.wire import WireError
 if TYPE_CHECKING:
     import onnx
 
-Place = Literal["native", "kernel", "plugin"]
-Compatibility = Literal["none", "ampere+", "same"]
 
 FORMAT = 3
 """Version of the passport; a reader refuses what it does not know."""
@@ -39,6 +39,9 @@ MAX_INPUT = 1 << 26
 
 SUFFIX = ".trtpost"
 MODEL, PLAN, PASSPORT = "model.onnx", "engine.plan", "passport.json"
+
+SOURCES = (".tflite", ".keras", ".h5", ".hdf5", ".pb", ".pbtxt", ".pt", ".pth")
+"""Endings of models that people give where a bundle is wanted."""
 
 MAX_BYTES = {MODEL: 2 << 30, PLAN: 16 << 30, PASSPORT: 16 << 20}
 """Larger files are refused before they are read: protobuf holds 2 GiB, and a passport of 64 K classes 2 MB."""
@@ -323,6 +326,8 @@ def _read(path: Path) -> Contents:
         return Contents(Bundle(path, passport), graph, None)
     card = path / PASSPORT
     if not card.is_file():
+        if (path / "saved_model.pb").is_file():
+            raise BundleError(_not_built(path))
         raise BundleError(f"{path} is not an engine bundle: it has no {PASSPORT}; build one with `trtpost build MODEL`")
     passport = passport_from_json(_content(card, PASSPORT), str(card))
     if set(passport.files) != {MODEL, *([PLAN] if passport.plan is not None else [])}:
@@ -339,6 +344,12 @@ def _read(path: Path) -> Contents:
     if _comparable(embedded) != _comparable(passport):
         raise BundleError(f"{card} is not the passport that was built (the one in {MODEL} differs): build it again")
     return Contents(Bundle(path, passport), graph, contents.get(PLAN))
+
+
+def _not_built(model: Path) -> str:
+    bundle = (model.name if model.is_dir() else model.stem) + SUFFIX
+    command = f"trtpost build {shlex.quote(str(model))}"
+    return f"{model} is a model, not an engine bundle: run `{command}` first, and give {bundle}"
 
 
 def _content(file: Path, kind: str) -> bytes:
@@ -363,10 +374,12 @@ def _baked(path: Path, content: bytes) -> tuple[Baked, Passport]:
     try:
         graph = Baked(content)
     except WireError:
+        if path.suffix.lower() in SOURCES:
+            raise BundleError(_not_built(path)) from None
         raise BundleError(f"{path} is neither an engine bundle (a folder) nor a baked ONNX model") from None
     try:
         if graph.passport is None:
-            raise BundleError(f"{path} was not baked by trtpost: run `trtpost build {path}` first")
+            raise BundleError(_not_built(path))
         passport = passport_from_json(graph.passport, f"the passport in {path}")
         graph.check_calls(str(path))
         fits = _fits(graph, passport)

@@ -9,17 +9,29 @@ from typing import Annotated, Any
 
 import typer
 
+from trtpost.choices import Backend, Compatibility, Encoding, Flavour, Form, Lowering, Pattern, Place
+from trtpost.spec import Channels, Ending, Fit, Layout, Match, Precision, Resize
+
 app = typer.Typer(
     help="Segmentation masks at the photo's resolution: ArgMax and Resize inside the engine.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    rich_markup_mode="rich",
 )
-bench = typer.Typer(help="Measure: everybody in one process, in turn.", no_args_is_help=True, rich_markup_mode=None)
+bench = typer.Typer(help="Measure: everybody in one process, in turn.", no_args_is_help=True, rich_markup_mode="rich")
 app.add_typer(bench, name="bench")
-export = typer.Typer(help="Take a bundle to other servers.", no_args_is_help=True, rich_markup_mode=None)
+export = typer.Typer(help="Take a bundle to other servers.", no_args_is_help=True, rich_markup_mode="rich")
 app.add_typer(export, name="export")
+
+PIXEL, MODEL = "What decides a pixel", "The model"
+PLAN, PRECISION, BUILDER = "The plan", "Precision", "TensorRT's builder"
+RUN, REPLACED = "How it runs", "The pipeline that is replaced"
+"""Panels of the help."""
+
+_OWN, _FOUND = "the model's own", "found by itself"
+"""Defaults that are not known before the model is."""
+
+JSON = typer.Option("--json", help="print JSON instead of tables")
 
 
 def _version(wanted: bool) -> None:
@@ -44,7 +56,9 @@ def convert(
     model: Annotated[
         Path, typer.Argument(help="SavedModel folder, .keras, .h5, frozen .pb or .tflite", readable=False)
     ],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="ONNX file to write [MODEL.onnx]")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="ONNX file to write", show_default="MODEL.onnx")
+    ] = None,
     signature: Annotated[str | None, typer.Option(help="of a SavedModel that has several")] = None,
     input_size: Annotated[str | None, typer.Option(help="HxW, for a network whose own is dynamic")] = None,
 ) -> None:
@@ -69,74 +83,151 @@ def convert(
 @app.command()
 def build(
     model: Annotated[Path, typer.Argument(help="model in any TensorFlow format, or ONNX", readable=False)],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="bundle to write [MODEL.trtpost]")] = None,
-    normalize: Annotated[
-        str | None,
-        typer.Option(help="none, unit (0..1), signed (-1..1), imagenet, or MEAN/STD in 8-bit pixels [the model's own]"),
-    ] = None,
-    channels: Annotated[str | None, typer.Option(help="rgb, bgr or gray [rgb]")] = None,
-    fit: Annotated[str, typer.Option(help="stretch the photo to the network's size, or letterbox it")] = "stretch",
-    labels: Annotated[Path | None, typer.Option(help="text file with a class name a line [the model's own]")] = None,
-    resize: Annotated[str, typer.Option(help="nearest, or bilinear (logits first, then ArgMax)")] = "nearest",
-    match: Annotated[str, typer.Option(help="pixel convention: tf, tf1, torch, opencv, pil, align_corners")] = "tf",
-    size: Annotated[
-        str, typer.Option(help="of the mask: runtime, image (the engine takes whole photos), HxW")
-    ] = "runtime",
-    logits: Annotated[str | None, typer.Option(help="tensor to take [found by itself]")] = None,
-    layout: Annotated[str | None, typer.Option(help="of the logits: NHWC or NCHW [found by itself]")] = None,
-    head: Annotated[
-        str | None,
-        typer.Option(help="argmax, threshold, labels, or multilabel (each class by itself) [found by itself]"),
-    ] = None,
-    threshold: Annotated[
-        float | None, typer.Option(help="for one channel, or multilabel [0.5 for a probability, 0 for a logit]")
-    ] = None,
-    input_size: Annotated[str | None, typer.Option(help="HxW, for a network whose own is dynamic")] = None,
-    max_batch: Annotated[int, typer.Option(help="images in one call, where the network allows several")] = 8,
-    max_size: Annotated[str, typer.Option(help="HxW of the largest mask that the plan allows")] = "8192x8192",
-    lowering: Annotated[str, typer.Option(help="function (one node), or inline (standard ops)")] = "function",
-    signature: Annotated[str | None, typer.Option(help="of a SavedModel that has several")] = None,
-    flavour: Annotated[str, typer.Option(help="of TensorRT: auto, none, tensorrt, tensorrt_rtx")] = "auto",
-    precision: Annotated[str, typer.Option(help="fp32 (the model's own types), fp16, bf16 or int8")] = "fp32",
-    calibration: Annotated[
-        Path | None, typer.Option(help="folder of photos: needed for int8, measures the agreement with fp32")
-    ] = None,
-    min_agreement: Annotated[
-        float | None, typer.Option(help="share of pixels that must agree with fp32 [fp16 0.99, bf16 0.95, int8 0.9]")
-    ] = None,
-    post_processing: Annotated[
-        str, typer.Option("--post", help="in the plan: native layers, or plugin; or kernel: ours, after the plan")
-    ] = "native",
-    workspace: Annotated[int | None, typer.Option(help="MiB that a layer may use [TensorRT's choice]")] = None,
-    optimization_level: Annotated[
-        int | None, typer.Option(help="0 (builds fastest) to 5 (runs fastest) [TensorRT's choice]")
-    ] = None,
-    timing_cache: Annotated[Path | None, typer.Option(help="file that makes the next build faster (tensorrt)")] = None,
-    hardware_compatibility: Annotated[
-        str, typer.Option(help="other GPUs that may run the plan (tensorrt): none, ampere+, same (compute capability)")
-    ] = "none",
-    compute_capabilities: Annotated[
-        str | None, typer.Option(help="to compile for (tensorrt_rtx), such as 8.9,12.0 [8.0,8.6,8.9,12.0]")
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="bundle to write", show_default="MODEL.trtpost")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="build even if nothing has changed")] = False,
+    normalize: Annotated[
+        str | None,
+        typer.Option(
+            help="none, unit (0..1), signed (-1..1), imagenet, or MEAN/STD in 8-bit pixels",
+            show_default=_OWN,
+            rich_help_panel=PIXEL,
+        ),
+    ] = None,
+    channels: Annotated[
+        Channels | None,
+        typer.Option(help="in which order the network wants them", show_default="rgb", rich_help_panel=PIXEL),
+    ] = None,
+    fit: Annotated[
+        Fit, typer.Option(help="stretch the photo to the network's size, or letterbox it", rich_help_panel=PIXEL)
+    ] = "stretch",
+    resize: Annotated[
+        Resize,
+        typer.Option(help="of the labels; or bilinear: of the logits first, then ArgMax", rich_help_panel=PIXEL),
+    ] = "nearest",
+    match: Annotated[Match, typer.Option(help="whose pixel convention", rich_help_panel=PIXEL)] = "tf",
+    size: Annotated[
+        str,
+        typer.Option(help="of the mask: runtime, image (the engine takes whole photos), HxW", rich_help_panel=PIXEL),
+    ] = "runtime",
+    head: Annotated[
+        Ending | None,
+        typer.Option(
+            help="what the network ends in; multilabel: each class by itself",
+            show_default=_FOUND,
+            rich_help_panel=PIXEL,
+        ),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="for one channel, or multilabel",
+            show_default="0.5 for a probability, 0 for a logit",
+            rich_help_panel=PIXEL,
+        ),
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            help="text file with a class name a line",
+            show_default="the model's own, or MODEL.labels.txt or labels.txt beside it",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    logits: Annotated[
+        str | None, typer.Option(help="tensor to take", show_default=_FOUND, rich_help_panel=MODEL)
+    ] = None,
+    layout: Annotated[
+        Layout | None, typer.Option(help="of the logits", show_default=_FOUND, rich_help_panel=MODEL)
+    ] = None,
+    input_size: Annotated[
+        str | None, typer.Option(help="HxW, for a network whose own is dynamic", rich_help_panel=MODEL)
+    ] = None,
+    signature: Annotated[
+        str | None, typer.Option(help="of a SavedModel that has several", rich_help_panel=MODEL)
+    ] = None,
+    lowering: Annotated[
+        Lowering, typer.Option(help="one node with a function body, or standard ops inline", rich_help_panel=MODEL)
+    ] = "function",
+    flavour: Annotated[Flavour, typer.Option(help="TensorRT that builds it", rich_help_panel=PLAN)] = "auto",
+    post_processing: Annotated[
+        Place,
+        typer.Option(
+            "--post", help="in the plan: native layers, or plugin; or kernel: ours, after it", rich_help_panel=PLAN
+        ),
+    ] = "native",
+    max_batch: Annotated[
+        int, typer.Option(help="images in one call, where the network allows several", rich_help_panel=PLAN)
+    ] = 8,
+    max_size: Annotated[
+        str, typer.Option(help="HxW of the largest mask that the plan allows", rich_help_panel=PLAN)
+    ] = "8192x8192",
+    precision: Annotated[
+        Precision, typer.Option(help="fp32 keeps the model's own types", rich_help_panel=PRECISION)
+    ] = "fp32",
+    calibration: Annotated[
+        Path | None,
+        typer.Option(
+            help="folder of photos: needed for int8, measures the agreement with fp32", rich_help_panel=PRECISION
+        ),
+    ] = None,
+    min_agreement: Annotated[
+        float | None,
+        typer.Option(
+            help="share of pixels that must agree with fp32",
+            show_default="fp16 0.99, bf16 0.95, int8 0.9",
+            rich_help_panel=PRECISION,
+        ),
+    ] = None,
+    workspace: Annotated[
+        int | None,
+        typer.Option(help="MiB that a layer may use", show_default="TensorRT's choice", rich_help_panel=BUILDER),
+    ] = None,
+    optimization_level: Annotated[
+        int | None,
+        typer.Option(
+            help="0 (builds fastest) to 5 (runs fastest)", show_default="TensorRT's choice", rich_help_panel=BUILDER
+        ),
+    ] = None,
+    timing_cache: Annotated[
+        Path | None,
+        typer.Option(help="file that makes the next build faster (tensorrt)", rich_help_panel=BUILDER),
+    ] = None,
+    hardware_compatibility: Annotated[
+        Compatibility,
+        typer.Option(
+            help="other GPUs that may run the plan (tensorrt); same: of its compute capability",
+            rich_help_panel=BUILDER,
+        ),
+    ] = "none",
+    compute_capabilities: Annotated[
+        str | None,
+        typer.Option(
+            help="to compile for (tensorrt_rtx), such as 8.9,12.0",
+            show_default="8.0,8.6,8.9,12.0",
+            rich_help_panel=BUILDER,
+        ),
+    ] = None,
 ) -> None:
     """Build an engine bundle: convert, locate, bake, build."""
     from trtpost import builder
     from trtpost.errors import one_line
+    from trtpost.labels import read_labels
     from trtpost.options import BuildOptions
     from trtpost.spec import parse_pair, parse_size
 
     options = BuildOptions(
         normalize=normalize,
-        channels=channels,  # type: ignore[arg-type]
-        fit=fit,  # type: ignore[arg-type]
-        labels=_labels(labels),
+        channels=channels,
+        fit=fit,
+        labels=read_labels(labels) if labels else (),
         logits=logits,
-        layout=layout,  # type: ignore[arg-type]
-        head=head,  # type: ignore[arg-type]
+        layout=layout,
+        head=head,
         threshold=threshold,
-        resize=resize,  # type: ignore[arg-type]
-        match=match,  # type: ignore[arg-type]
+        resize=resize,
+        match=match,
         size=parse_size(size),
         input_size=parse_pair(input_size) if input_size else None,
         max_batch=max_batch,
@@ -144,14 +235,14 @@ def build(
         lowering=lowering,
         signature=signature,
         flavour=flavour,
-        precision=precision,  # type: ignore[arg-type]
+        precision=precision,
         calibration=calibration,
         min_agreement=min_agreement,
-        post=post_processing,  # type: ignore[arg-type]
+        post=post_processing,
         workspace=workspace,
         optimization_level=optimization_level,
         timing_cache=timing_cache,
-        hardware_compatibility=hardware_compatibility,  # type: ignore[arg-type]
+        hardware_compatibility=hardware_compatibility,
         compute_capabilities=tuple(map(str.strip, compute_capabilities.split(","))) if compute_capabilities else (),
     )
     bundle = builder.build(model, output, options, progress=_progress(), force=force)
@@ -161,26 +252,46 @@ def build(
 @app.command()
 def infer(
     images: Annotated[
-        list[Path], typer.Argument(help="photos, folders of them, - for stdin", show_default=False, readable=False)
+        list[Path],
+        typer.Argument(
+            help="photos, folders of them, quoted patterns such as 'photos/*.jpg', - for stdin",
+            show_default=False,
+            readable=False,
+        ),
     ],
-    engine: Annotated[Path | None, typer.Option("--engine", "-e", help="bundle [the newest one here]")] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="folder, or NAME.png for one photo")] = Path(),
-    overlay: Annotated[bool, typer.Option("--overlay", help="write NAME.overlay.png too")] = False,
-    fast_decode: Annotated[
-        bool, typer.Option("--fast-decode", help="JPEGs at the smallest fraction that has the network's pixels")
-    ] = False,
-    backend: Annotated[str, typer.Option(help="auto (the GPU if it can), tensorrt, onnxruntime")] = "auto",
-    repeat: Annotated[int, typer.Option(min=1, help="run each photo N times; gives median and p95")] = 1,
-    profile: Annotated[bool, typer.Option("--profile", help="time each layer of the TensorRT plan")] = False,
-    threads: Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads")] = None,
-    pack: Annotated[
-        bool, typer.Option("--pack", help="masks of up to 2, 4 or 16 classes with 1, 2 or 4 bits a pixel")
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="photos of folders too whose masks are there already")] = False,
-    ray: Annotated[
-        str | None, typer.Option("--ray", help="run on a Ray cluster: its address HOST:PORT, auto, or local")
+    engine: Annotated[
+        Path | None, typer.Option("--engine", "-e", help="bundle", show_default="the newest one here")
     ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="folder; for one photo NAME.png, or - for stdout")
+    ] = Path(),
+    mask: Annotated[
+        Encoding,
+        typer.Option(help="how class ids are held; OpenCV and TensorFlow read a palette as colours, and gray as ids"),
+    ] = "palette",
+    overlay: Annotated[bool, typer.Option("--overlay", help="write NAME.overlay.png too")] = False,
+    force: Annotated[bool, typer.Option("--force", help="photos of folders too whose masks are there already")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
+    backend: Annotated[Backend, typer.Option(help="auto: the GPU if it can", rich_help_panel=RUN)] = "auto",
+    fast_decode: Annotated[
+        bool,
+        typer.Option(
+            "--fast-decode", help="JPEGs at the smallest fraction that has the network's pixels", rich_help_panel=RUN
+        ),
+    ] = False,
+    threads: Annotated[
+        int | None, typer.Option(min=1, max=1024, help="of the CPU", show_default="all cores", rich_help_panel=RUN)
+    ] = None,
+    repeat: Annotated[
+        int, typer.Option(min=1, help="run each photo N times; gives median and p95", rich_help_panel=RUN)
+    ] = 1,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="time each layer of the TensorRT plan", rich_help_panel=RUN)
+    ] = False,
+    ray: Annotated[
+        str | None,
+        typer.Option("--ray", help="run on a Ray cluster: its address HOST:PORT, auto, or local", rich_help_panel=RUN),
+    ] = None,
 ) -> None:
     """Write the mask of each photo: NAME.mask.png, whose pixel values are the class ids.
 
@@ -189,13 +300,22 @@ def infer(
     from trtpost import inference
     from trtpost.bundle import ASSUMED, load_bundle, newest_bundle
     from trtpost.errors import SpecError, one_line
+    from trtpost.photos import STDIN as STDOUT
     from trtpost.photos import find_photos
     from trtpost.segment import Segmenter
 
     path = engine or newest_bundle(Path())
     if fast_decode and overlay:
         raise SpecError("--overlay needs whole photos: do without --fast-decode")
-    jobs = inference.plan_jobs(find_photos(images), output, overlay=overlay)
+    photos = find_photos(images)
+    if output == STDOUT:
+        given = {"--overlay": overlay, "--json": as_json, "--repeat": repeat > 1, "--profile": profile, "--ray": ray}
+        if surplus := [flag for flag, value in given.items() if value]:
+            raise SpecError(f"-o - writes a mask to stdout and nothing else: leave {', '.join(surplus)} out")
+        with Segmenter(path, backend=backend, threads=threads, fast_decode=fast_decode) as segmenter:
+            inference.to_stdout(segmenter, photos, mask)
+        return
+    jobs = inference.plan_jobs(photos, output, overlay=overlay)
     if ray is not None:
         given = {"--overlay": overlay, "--repeat": repeat > 1, "--profile": profile, "-": Path("-") in images}
         if surplus := [flag for flag, value in given.items() if value]:
@@ -210,7 +330,7 @@ def infer(
                 address=ray,
                 done=advance,
                 resume=not force and all(job.photo.searched for job in jobs),
-                pack=pack,
+                encoding=mask,
                 fast_decode=fast_decode,
                 backend=backend,
                 cores=threads,
@@ -222,7 +342,7 @@ def infer(
         layers = segmenter.profile(jobs[0].photo.source) if profile else []
         with _bar(len(jobs), "photos", quiet=as_json) as advance:
             outcomes, seconds = inference.run_all(
-                segmenter, jobs, repeat=repeat, pack=pack, again=force or repeat > 1, threads=threads, done=advance
+                segmenter, jobs, repeat=repeat, encoding=mask, again=force or repeat > 1, threads=threads, done=advance
             )
         passport, name, note = segmenter.bundle.passport, segmenter.engine, segmenter.note
         facts: dict[str, Any] = {"engine": name, "backend": segmenter.backend, "precision": passport.precision}
@@ -267,17 +387,22 @@ def inspect(
     path: Annotated[
         Path, typer.Argument(help="bundle, baked .onnx, or a model in any format that build takes", readable=False)
     ],
+    as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Show inputs, outputs, passport, the located head and the baked node."""
     from trtpost.inspect import inspect_path
-    from trtpost.report import facts_text
+    from trtpost.progress import Progress
+    from trtpost.report import facts_json, facts_text
 
-    print(facts_text(inspect_path(path, _progress())))
+    facts = inspect_path(path, Progress() if as_json else _progress())
+    print(facts_json(facts) if as_json else facts_text(facts))
 
 
 @app.command()
 def verify(
-    bundle: Annotated[Path | None, typer.Argument(help="bundle [the newest one here]", readable=False)] = None,
+    bundle: Annotated[
+        Path | None, typer.Argument(help="bundle", show_default="the newest one here", readable=False)
+    ] = None,
     against: Annotated[Path | None, typer.Option(help="the model it was built from, in its own format")] = None,
     images: Annotated[Path | None, typer.Option(help="folder of photos")] = None,
     labels: Annotated[Path | None, typer.Option(help="folder of ground truth: a PNG of class ids a photo")] = None,
@@ -286,19 +411,38 @@ def verify(
         bool, typer.Option("--orders", help="builds nearest and bilinear, and scores both against --labels")
     ] = False,
     min_agreement: Annotated[
-        float | None, typer.Option(help="share of pixels that must agree apart from ties [by the bundle's precision]")
+        float | None,
+        typer.Option(help="share of pixels that must agree apart from ties", show_default="by the bundle's precision"),
     ] = None,
-    normalize: Annotated[str | None, typer.Option(help="of the replaced pipeline, as for build [the model's]")] = None,
-    channels: Annotated[str | None, typer.Option(help="of the replaced pipeline [rgb]")] = None,
-    fit: Annotated[str | None, typer.Option(help="of the replaced pipeline [the bundle's]")] = None,
-    resize: Annotated[str | None, typer.Option(help="of the replaced pipeline [the bundle's]")] = None,
-    match: Annotated[str, typer.Option(help="whose resize the replaced pipeline uses")] = "tf",
-    logits: Annotated[str | None, typer.Option(help="as for build [found by itself]")] = None,
-    layout: Annotated[str | None, typer.Option(help="as for build [found by itself]")] = None,
-    head: Annotated[str | None, typer.Option(help="as for build [found by itself]")] = None,
-    threshold: Annotated[float | None, typer.Option(help="as for build [0.5 or 0]")] = None,
-    signature: Annotated[str | None, typer.Option(help="of a SavedModel that has several")] = None,
-    backend: Annotated[str, typer.Option(help="auto (the GPU if it can), tensorrt, onnxruntime")] = "auto",
+    normalize: Annotated[
+        str | None, typer.Option(help="as for build", show_default="the model's", rich_help_panel=REPLACED)
+    ] = None,
+    channels: Annotated[
+        Channels | None, typer.Option(help="as for build", show_default="rgb", rich_help_panel=REPLACED)
+    ] = None,
+    fit: Annotated[
+        Fit | None, typer.Option(help="as for build", show_default="the bundle's", rich_help_panel=REPLACED)
+    ] = None,
+    resize: Annotated[
+        Resize | None, typer.Option(help="as for build", show_default="the bundle's", rich_help_panel=REPLACED)
+    ] = None,
+    match: Annotated[Match, typer.Option(help="whose resize it uses", rich_help_panel=REPLACED)] = "tf",
+    logits: Annotated[
+        str | None, typer.Option(help="as for build", show_default=_FOUND, rich_help_panel=REPLACED)
+    ] = None,
+    layout: Annotated[
+        Layout | None, typer.Option(help="as for build", show_default=_FOUND, rich_help_panel=REPLACED)
+    ] = None,
+    head: Annotated[
+        Ending | None, typer.Option(help="as for build", show_default=_FOUND, rich_help_panel=REPLACED)
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="as for build", show_default="0.5 or 0", rich_help_panel=REPLACED)
+    ] = None,
+    signature: Annotated[
+        str | None, typer.Option(help="of a SavedModel that has several", rich_help_panel=REPLACED)
+    ] = None,
+    backend: Annotated[Backend, typer.Option(help="auto: the GPU if it can")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of tables")] = False,
 ) -> None:
     """Compare a bundle with the pipeline that it replaces, which runs MODEL in its own framework."""
@@ -326,12 +470,12 @@ def verify(
             raise SpecError("--orders scores against ground truth: give it with --labels DIR")
         options = BuildOptions(
             normalize=normalize,
-            channels=channels,  # type: ignore[arg-type]
-            fit=fit or "stretch",  # type: ignore[arg-type]
-            match=match,  # type: ignore[arg-type]
+            channels=channels,
+            fit=fit or "stretch",
+            match=match,
             logits=logits,
-            layout=layout,  # type: ignore[arg-type]
-            head=head,  # type: ignore[arg-type]
+            layout=layout,
+            head=head,
             threshold=threshold,
             signature=signature,
         )
@@ -347,13 +491,13 @@ def verify(
     opened = load_bundle(bundle or newest_bundle(Path()))
     replaced = Replaced(
         normalize=normalize,
-        channels=channels,  # type: ignore[arg-type]
-        fit=fit,  # type: ignore[arg-type]
-        resize=resize,  # type: ignore[arg-type]
-        match=match,  # type: ignore[arg-type]
+        channels=channels,
+        fit=fit,
+        resize=resize,
+        match=match,
         logits=logits,
-        layout=layout,  # type: ignore[arg-type]
-        head=head,  # type: ignore[arg-type]
+        layout=layout,
+        head=head,
         threshold=threshold,
         signature=signature,
     )
@@ -384,8 +528,7 @@ def verify(
 
 
 HTML = typer.Option(help="write a page with plots, one file")
-JSON = typer.Option("--json", help="print JSON instead of tables")
-THREADS = typer.Option(min=1, max=1024, help="for everybody [all cores]")
+THREADS = typer.Option(min=1, max=1024, help="for everybody", show_default="all cores")
 
 
 @bench.command()
@@ -393,7 +536,7 @@ def post(
     classes: Annotated[int, typer.Option(min=2, max=256, help="channels of the logits")] = 19,
     source: Annotated[str, typer.Option(help="HxW of the logits")] = "512x512",
     size: Annotated[str, typer.Option(help="HxW of the mask")] = "3024x4032",
-    pattern: Annotated[str, typer.Option(help="smooth, as networks give them, or noise")] = "smooth",
+    pattern: Annotated[Pattern, typer.Option(help="smooth, as networks give them, or noise")] = "smooth",
     threads: Annotated[int | None, THREADS] = None,
     rounds: Annotated[int, typer.Option(min=3, help="runs of each row")] = 15,
     html: Annotated[Path | None, HTML] = None,
@@ -410,7 +553,7 @@ def post(
             classes,
             parse_pair(source),
             parse_pair(size),
-            pattern=pattern,  # type: ignore[arg-type]
+            pattern=pattern,
             threads=threads,
             rounds=rounds,
             advance=advance,
@@ -445,10 +588,13 @@ def pipeline(
     model: Annotated[
         Path, typer.Argument(help="the model as people run it: Keras file, SavedModel, ONNX ...", readable=False)
     ],
-    engine: Annotated[Path | None, typer.Option("--engine", "-e", help="its bundle [built for this run]")] = None,
-    image: Annotated[Path | None, typer.Option(help="photo to take [one is drawn]")] = None,
+    engine: Annotated[
+        Path | None, typer.Option("--engine", "-e", help="its bundle", show_default="built for this run")
+    ] = None,
+    image: Annotated[Path | None, typer.Option(help="photo to take", show_default="one is drawn")] = None,
     megapixels: Annotated[
-        str | None, typer.Option(help="sizes of the photo, such as 1,12,50,100 [12, or the image as it is]")
+        str | None,
+        typer.Option(help="sizes of the photo, such as 1,12,50,100", show_default="12, or the image as it is"),
     ] = None,
     threads: Annotated[int | None, THREADS] = None,
     rounds: Annotated[int, typer.Option(min=3, help="runs of each system on each photo")] = 7,
@@ -478,13 +624,14 @@ def triton(
     repository: Annotated[
         Path, typer.Option("--output", "-o", help="model repository: made, or given a new version of the model")
     ],
-    name: Annotated[str | None, typer.Option(help="of the model [the bundle's]")] = None,
+    name: Annotated[str | None, typer.Option(help="of the model", show_default="the bundle's")] = None,
     form: Annotated[
-        str, typer.Option(help="python (trtpost inside Triton), tensorrt_plan or onnxruntime_onnx (Triton's own)")
+        Form, typer.Option(help="python is trtpost inside Triton, the others are Triton's own backends")
     ] = "python",
     instances: Annotated[int, typer.Option(min=1, max=1024, help="that run at once, on each GPU or the CPU")] = 1,
     max_batch: Annotated[
-        int | None, typer.Option(min=1, max=65536, help="photos that Triton may join [python 8, else the bundle's]")
+        int | None,
+        typer.Option(min=1, max=65536, help="photos that Triton may join", show_default="python 8, else the bundle's"),
     ] = None,
 ) -> None:
     """Write a model repository for NVIDIA Triton, or a new version into one that is being served."""
@@ -496,7 +643,7 @@ def triton(
         load_bundle(bundle),
         repository,
         name=name,
-        form=form,  # type: ignore[arg-type]
+        form=form,
         instances=instances,
         max_batch=max_batch,
     )
@@ -506,12 +653,16 @@ def triton(
 
 
 @app.command()
-def doctor() -> None:
+def doctor(as_json: Annotated[bool, JSON] = False) -> None:
     """Show what is installed, which GPU there is, and what build and infer would use here."""
     from trtpost.doctor import examine
-    from trtpost.report import findings_table
+    from trtpost.report import findings_json, findings_table
 
-    _console().print(findings_table(examine()))
+    findings = examine()
+    if as_json:
+        print(findings_json(findings))
+    else:
+        _console().print(findings_table(findings))
 
 
 def _check_page(path: Path | None) -> None:
@@ -536,22 +687,6 @@ def _show(result: Any, grids: Any, titles: tuple[str, str], plots: Any, html: Pa
     _console().print(tables.shown(grids))
     if html:
         print(one_line(f"page {html}"))
-
-
-def _labels(path: Path | None) -> tuple[str, ...]:
-    from trtpost.errors import SpecError, reason
-    from trtpost.files import existing_file
-    from trtpost.spec import parse_labels
-
-    if path is None:
-        return ()
-    try:
-        names = parse_labels(existing_file(path, "label file", SpecError).read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path} is not a text file with a class name a line: {reason(error)}") from None
-    if not names:
-        raise SpecError(f"{path} holds no class names: write one a line")
-    return names
 
 
 def _console() -> Any:

@@ -27,6 +27,7 @@ from trtpost.progress import Progress, Step
 DOING = {
     "convert": "converting (TensorFlow takes a few seconds to start)",
     "locate": "looking for the logits",
+    "labels": "reading the class names",
     "bake": "baking pre- and post-processing into the graph",
     "precision": "lowering the precision",
     "build": "building the TensorRT plan",

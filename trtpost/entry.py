@@ -50,14 +50,18 @@ def _run() -> None:
 
             warnings.simplefilter("ignore", DoubtWarning)  # the commands print them in a line of their own
 
-            app()
+            status = app(prog_name="trtpost", standalone_mode=False)
         finally:
             sys.stdout.flush()
+        if isinstance(status, int) and status:
+            sys.exit(status)
     except BaseException as error:
         if _received:  # native code may have made another fault of the interrupt, while it was being imported say
             _end(_received[0])
         from trtpost.errors import TrtpostError
 
+        if hasattr(error, "format_message"):  # the library's own; which module has it depends on its version
+            _refuse(error)
         if not isinstance(error, (TrtpostError, OSError, MemoryError)):
             raise
         _tell(error)
@@ -79,11 +83,21 @@ def _tell(error: TrtpostError | OSError | MemoryError) -> NoReturn:
     sys.exit(1)
 
 
-def _fail(message: str) -> NoReturn:
+def _refuse(error: BaseException) -> NoReturn:
+    """Wrong usage: a sentence; nothing at all is asked for the help."""
+    from trtpost.usage import sentence
+
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()  # type: ignore[attr-defined]
+        sys.exit(2)
+    _fail(sentence(error), 2)
+
+
+def _fail(message: str, status: int = 1) -> NoReturn:
     from trtpost.errors import one_line
 
     print(f"trtpost: {one_line(message)}", file=sys.stderr)
-    sys.exit(1)
+    sys.exit(status)
 
 
 def _terminated(number: int, _: object) -> None:

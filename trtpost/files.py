@@ -47,7 +47,7 @@ def existing_file(path: Path, kind: str, error: type[TrtpostError]) -> Path:
         if in_a_circle(path):
             raise error(f"{kind} {path} is a link in a circle")
         if not path.exists():
-            raise error(f"no such {kind}: {path}{', a link to what is not there' if path.is_symlink() else ''}")
+            raise error(_missing(path, kind))
         if path.is_dir():
             raise error(f"{path} is a folder, not {article} {kind}: name files in it")
         if not path.is_file():
@@ -57,6 +57,15 @@ def existing_file(path: Path, kind: str, error: type[TrtpostError]) -> Path:
     except OSError as fault:
         raise error(f"{kind} {path} cannot be read: {reason(fault)}") from None
     return path
+
+
+def _missing(path: Path, kind: str) -> str:
+    """A sentence on a file that is not there, which may be an address; a `Path` keeps one of the slashes of `://`."""
+    if found := re.match(r"([a-zA-Z][a-zA-Z0-9+.-]+):/(?!$)", path.as_posix()):
+        address = f"{found[1]}:/{path.as_posix()[found.end() - 1 :]}"
+        archives = ", or see trtpost.ray for photos in object stores" if kind == "image" else ""
+        return f"{kind} {address} is an address, not a file: download it first{archives}"
+    return f"no such {kind}: {path}{', a link to what is not there' if path.is_symlink() else ''}"
 
 
 def check_page(path: Path, error_type: type[TrtpostError]) -> None:

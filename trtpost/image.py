@@ -6,17 +6,18 @@ import colorsys
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 from PIL.PngImagePlugin import PngInfo
 
+from trtpost.choices import Encoding
 from trtpost.decode import Photo, decode
-from trtpost.errors import ImageError, reason
+from trtpost.errors import ImageError, SpecError, reason
 from trtpost.files import existing_file, write_whole
-from trtpost.png import palette_png, with_text
+from trtpost.png import gray_png, palette_png, with_text
 
 MAX_BYTES = 2 << 30
 """Larger files are refused before they are read: 16-bit RGBA of `MAX_PIXELS` takes 1.4 GB as it is."""
@@ -130,20 +131,25 @@ def class_name(index: int) -> str:
     return f"class {index}"
 
 
-def encode_mask(mask: NDArray[Any], colours: NDArray[np.uint8], *, pack: bool = False, mark: str = "") -> bytes:
-    """A PNG whose pixel values are the class ids: a palette, or 16-bit grayscale for int32 masks.
+def encode_mask(
+    mask: NDArray[Any], colours: NDArray[np.uint8], encoding: Encoding = "palette", *, mark: str = ""
+) -> bytes:
+    """A PNG whose pixel values are the class ids; int32 masks become 16-bit grayscale, whatever the encoding.
 
     Args:
         mask: uint8 or int32 [H, W].
         colours: uint8 [classes, 3].
-        pack: 1, 2 or 4 bits a pixel for up to 2, 4 or 16 classes, instead of 8.
+        encoding: of uint8 masks; `packed` has 1, 2 or 4 bits a pixel for up to 2, 4 or 16 classes, instead of 8.
         mark: text of ASCII that `trtpost.resume` finds again; empty for none.
 
     Raises:
         ImageError: class ids that 16 bits do not hold.
+        SpecError: there is no such encoding.
     """
+    if encoding not in get_args(Encoding):
+        raise SpecError(f"the encoding of a mask must be one of {', '.join(get_args(Encoding))}, not {encoding!r:.60}")
     if mask.dtype == np.uint8:
-        content = palette_png(mask, colours[:256], pack=pack)
+        content = gray_png(mask) if encoding == "gray" else palette_png(mask, colours[:256], pack=encoding == "packed")
     elif mask.min() < 0 or mask.max() > 65535:
         raise ImageError(f"the class ids from {mask.min()} to {mask.max()} do not fit a 16-bit PNG")
     else:
@@ -154,7 +160,7 @@ def encode_mask(mask: NDArray[Any], colours: NDArray[np.uint8], *, pack: bool = 
 
 
 def write_mask(
-    mask: NDArray[Any], path: Path, colours: NDArray[np.uint8], *, pack: bool = False, mark: str = ""
+    mask: NDArray[Any], path: Path, colours: NDArray[np.uint8], encoding: Encoding = "palette", *, mark: str = ""
 ) -> None:
     """Write a mask as `encode_mask` gives it.
 
@@ -165,7 +171,7 @@ def write_mask(
     if path.suffix.lower() != ".png":
         raise ImageError(f"cannot write {path}: masks are PNG, so give a name that ends in .png")
     try:
-        content = encode_mask(mask, colours, pack=pack, mark=mark)
+        content = encode_mask(mask, colours, encoding, mark=mark)
     except ImageError as error:
         raise ImageError(f"cannot write {path}: {error}") from None
     write_whole(path, lambda file: file.write(content), ImageError)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import sys
 import time
 import unicodedata
 from collections import Counter
@@ -19,8 +20,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from trtpost import fused
+from trtpost.choices import Encoding
 from trtpost.decode import SUFFIXES
-from trtpost.errors import TrtpostError, one_line, printable
+from trtpost.errors import SpecError, TrtpostError, one_line, printable
 from trtpost.files import remove_abandoned
 from trtpost.image import class_name, palette, write_mask, write_picture
 from trtpost.photos import MASK_ENDING, OVERLAY_ENDING, STDIN, PhotoFile
@@ -179,7 +181,7 @@ def run_all(
     jobs: Sequence[Job],
     *,
     repeat: int = 1,
-    pack: bool = False,
+    encoding: Encoding = "palette",
     again: bool = True,
     threads: int | None = None,
     done: Callable[[], None] = lambda: None,
@@ -193,7 +195,7 @@ def run_all(
         segmenter: runs them.
         jobs: what to run.
         repeat: runs of each.
-        pack: write masks of few classes with 1, 2 or 4 bits a pixel.
+        encoding: of the masks, as for `Result.save_mask`.
         again: run photos of searched folders too whose masks are there already, from the same engine.
         threads: that read and write; None: as many as there are cores.
         done: is called after each job.
@@ -202,10 +204,10 @@ def run_all(
     remove_abandoned(_targets(jobs))
 
     def work(job: Job) -> Outcome:
-        if not again and job.photo.searched and _is_done(job, segmenter.fingerprint):
+        if not again and job.photo.searched and _is_done(job, segmenter.fingerprint, encoding):
             outcome = Outcome(job, skipped=True)
         else:
-            outcome = run(segmenter, job, repeat=repeat, pack=pack)
+            outcome = run(segmenter, job, repeat=repeat, encoding=encoding)
         done()
         return outcome
 
@@ -221,16 +223,31 @@ def run_all(
             raise
 
 
-def _is_done(job: Job, fingerprint: str) -> bool:
-    return all(is_done(target, job.photo.path, fingerprint) for target in _targets([job]))
+def to_stdout(segmenter: Segmenter, photos: Sequence[PhotoFile], encoding: Encoding = "palette") -> None:
+    """Write the mask of one photo to stdout, as a PNG.
+
+    Raises:
+        SpecError: several photos, or stdout is a terminal.
+        TrtpostError: the photo cannot be segmented.
+    """
+    if len(photos) != 1:
+        raise SpecError(f"-o - writes one mask to stdout, and there are {len(photos)} photos: give a folder with -o")
+    if sys.stdout.isatty():
+        raise SpecError("-o - writes a PNG to stdout, which is a terminal: trtpost infer PHOTO -o - > mask.png")
+    sys.stdout.buffer.write(segmenter(photos[0].source).encode_mask(encoding))
 
 
-def run(segmenter: Segmenter, job: Job, *, repeat: int, pack: bool = False) -> Outcome:
+def _is_done(job: Job, fingerprint: str, encoding: Encoding) -> bool:
+    wanted = {job.mask: encoding, job.overlay: None}
+    return all(is_done(target, job.photo.path, fingerprint, wanted[target]) for target in _targets([job]))
+
+
+def run(segmenter: Segmenter, job: Job, *, repeat: int, encoding: Encoding = "palette") -> Outcome:
     """Run one job, `repeat` times; a fault that the user can mend becomes part of the outcome."""
     try:
         mark = _mark(job, segmenter.fingerprint)
-        timings = [_run_once(segmenter, job, pack, mark)[1] for _ in range(repeat - 1)]
-        result, timing = _run_once(segmenter, job, pack, mark)
+        timings = [_run_once(segmenter, job, encoding, mark)[1] for _ in range(repeat - 1)]
+        result, timing = _run_once(segmenter, job, encoding, mark)
         if job.overlay is not None:
             write_picture(result.overlay(), job.overlay, mark=mark)
     except TrtpostError as error:
@@ -270,11 +287,11 @@ def _mark(job: Job, fingerprint: str) -> str:
         return fingerprint
 
 
-def _run_once(segmenter: Segmenter, job: Job, pack: bool, mark: str) -> tuple[Result, Timing]:
+def _run_once(segmenter: Segmenter, job: Job, encoding: Encoding, mark: str) -> tuple[Result, Timing]:
     watch = Stopwatch()
     result = segmenter(job.photo.source)
     with watch("encode"):
-        write_mask(result.mask, job.mask, palette(result.classes), pack=pack, mark=mark)
+        write_mask(result.mask, job.mask, palette(result.classes), encoding, mark=mark)
     return result, result.timing.with_stage("encode", watch.timing.encode)
 
 

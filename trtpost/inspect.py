@@ -1,10 +1,13 @@
-"""Everything that can be said of a bundle or a model without running it."""
+"""Everything that can be known of a bundle or a model without running it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
-from trtpost.bundle import MODEL, read_bundle
+import onnx
+
+from trtpost.bundle import MODEL, Bundle, read_bundle
 from trtpost.convert import convert, kind_of
 from trtpost.convert.formats import is_saved_model
 from trtpost.errors import ModelError
@@ -12,33 +15,51 @@ from trtpost.graph.locate import locate
 from trtpost.graph.model import load_model, metadata, normalized, understood
 from trtpost.located import Located
 from trtpost.progress import Progress
-from trtpost.report import bundle_facts, model_facts
 
 
-def inspect_path(path: Path, progress: Progress) -> list[tuple[str, str]]:
-    """Facts on a bundle, a baked `.onnx`, or a model in any format that `build` takes.
+@dataclass(frozen=True)
+class Inspected:
+    """A bundle, or a model that is not built yet.
+
+    Attributes:
+        path: of the file that holds the graph; of a SavedModel the folder.
+        model: the graph; of a bundle as it was written.
+        bundle: None where it is none.
+        located: where `build` would take the logits; None of a bundle, whose passport says it, and where there are
+            none.
+        problem: why there are none, as a sentence.
+    """
+
+    path: Path
+    model: onnx.ModelProto
+    bundle: Bundle | None = None
+    located: Located | None = None
+    problem: str | None = None
+
+
+def inspect_path(path: Path, progress: Progress) -> Inspected:
+    """Look at a bundle, a baked `.onnx`, or a model in any format that `build` takes.
 
     Raises:
-        TrtpostError: it cannot be read, or holds no segmentation head.
+        TrtpostError: it cannot be read.
     """
     if path.is_dir() and not is_saved_model(path):
-        return _facts_of_bundle(path)
+        return _bundle(path)
     if kind_of(path) == "onnx":
         model = load_model(path)
         if "passport" in metadata(model):
-            return _facts_of_bundle(path)
+            return _bundle(path)
     else:
         with progress.step("convert") as step:
             model = normalized(convert(path), str(path))
             step.result = f"{path.name} to ONNX"
     try:
         with understood(path):
-            located: Located | str = locate(model)
+            return Inspected(path, model, located=locate(model))
     except ModelError as error:
-        located = f"no: {error}"
-    return model_facts(path, model, located)
+        return Inspected(path, model, problem=str(error))
 
 
-def _facts_of_bundle(path: Path) -> list[tuple[str, str]]:
+def _bundle(path: Path) -> Inspected:
     contents = read_bundle(path)  # the graph as it was written: `load_model` makes our node plain
-    return [*bundle_facts(contents.bundle), *model_facts(path / MODEL if path.is_dir() else path, contents.model)]
+    return Inspected(path / MODEL if path.is_dir() else path, contents.model, contents.bundle)

@@ -15,7 +15,7 @@ import numpy as np
 
 from trtpost.backends.tensorrt import flavour as flavours
 from trtpost.backends.tensorrt.settings import Settings
-from trtpost.bundle import Compatibility, Place
+from trtpost.choices import Compatibility, Flavour, Lowering, Place
 from trtpost.errors import SpecError
 from trtpost.spec import (
     MAX_SIDE,
@@ -32,8 +32,6 @@ from trtpost.spec import (
     Size,
     parse_normalization,
 )
-
-LOWERINGS = ("function", "inline")
 
 MIN_AGREEMENT: dict[Precision, float] = {"fp16": 0.99, "bf16": 0.95, "int8": 0.9}
 """Share of pixels that must keep their class, where the user does not say."""
@@ -81,9 +79,9 @@ class BuildOptions:
     input_size: tuple[int, int] | None = None
     max_batch: int = 8
     max_size: tuple[int, int] = (8192, 8192)
-    lowering: str = "function"
+    lowering: Lowering = "function"
     signature: str | None = None
-    flavour: str = "auto"
+    flavour: Flavour = "auto"
     precision: Precision = "fp32"
     calibration: Path | None = None
     min_agreement: float | None = None
@@ -117,8 +115,8 @@ class BuildOptions:
             raise SpecError("--min-agreement is measured on photos: give a folder of them with --calibration")
         if self.post != "native" and self.head == "labels":
             raise SpecError(ONLY_NATIVE)
-        if self.lowering not in LOWERINGS:
-            raise SpecError(f"lowering must be one of {', '.join(LOWERINGS)}, not '{self.lowering}'")
+        if self.lowering not in get_args(Lowering):
+            raise SpecError(f"lowering must be one of {', '.join(get_args(Lowering))}, not '{self.lowering}'")
         if self.flavour not in ("auto", "none", *flavours.FLAVOURS):
             raise SpecError(f"flavour must be auto, none, {' or '.join(flavours.FLAVOURS)}, not '{self.flavour}'")
         if self.max_batch < 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -48,9 +49,13 @@ def find_photos(paths: Sequence[Path]) -> list[PhotoFile]:
     Folders are searched with all that lies in them. A file that is named is a photo whatever it is called; that it can
     be read is seen when its turn comes.
 
+    A pattern such as `photos/*.jpg`, which a shell has not expanded, stands for the files and folders that match it.
+
     Raises:
-        TrtpostError: a folder that cannot be read or holds no photo; nothing that is a photo on stdin.
+        TrtpostError: a folder that cannot be read or holds no photo; a pattern that nothing matches; nothing that is a
+            photo on stdin.
     """
+    paths = [one for path in paths for one in _expanded(path)]
     alone = len(set(paths)) == 1
     found: dict[Path, PhotoFile] = {}
     for path in dict.fromkeys(paths):
@@ -66,6 +71,20 @@ def find_photos(paths: Sequence[Path]) -> list[PhotoFile]:
         else:
             found.setdefault(path, PhotoFile(path, Path(path.name)))
     return list(found.values())
+
+
+def _expanded(path: Path) -> list[Path]:
+    """What a path stands for: itself, where it is there or is no pattern; else what matches it, in order."""
+    if not glob.has_magic(str(path)) or os.path.lexists(path):
+        return [path]
+    matching = [
+        Path(one)
+        for one in sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207, `Path.glob` takes no absolute pattern
+        if not one.lower().endswith((MASK_ENDING, OVERLAY_ENDING))
+    ]
+    if not matching:
+        raise SpecError(f"nothing matches {path}")
+    return matching
 
 
 def is_folder(path: Path) -> bool:

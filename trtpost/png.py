@@ -1,4 +1,4 @@
-"""Masks as palette PNGs: the container, and the two ways to fill it.
+"""Masks as PNGs of class ids: the container, and the two ways to fill it.
 
 Both store the difference from the row above, in a mask nearly all zeros, and look for runs alone. The native one
 (`plugins/cpu/deflate.cpp`) passes over rows like the one above; zlib has to look at every byte. docs/pipeline.md has
@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtpost import fused
+from trtpost.choices import Encoding
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
-PALETTE = 3
-"""PNG's colour type of pixels that are indices into a palette."""
+GRAY, PALETTE = 0, 3
+"""PNG's colour types of pixels that are levels of gray, and indices into a palette."""
 
 HEADER = len(SIGNATURE) + 12 + 13
 """Bytes up to the end of the first chunk, which holds the size."""
@@ -34,11 +35,21 @@ def palette_png(mask: NDArray[np.uint8], colours: NDArray[np.uint8], *, pack: bo
         colours: uint8 [n, 3] of the first n values, at most 256; the others are black.
         pack: use 1, 2 or 4 bits a pixel where they hold n values and those of the mask; otherwise 8.
     """
-    height, width = mask.shape
     bits = bits_for(max(len(colours), int(mask.max()) + 1)) if pack else 8
     palette = np.zeros((1 << bits, 3), np.uint8)
     palette[: len(colours)] = colours
-    header = struct.pack(">IIBBBBB", width, height, bits, PALETTE, 0, 0, 0)
+    return _png(mask, bits, PALETTE, (b"PLTE", palette.tobytes()))
+
+
+def gray_png(mask: NDArray[np.uint8]) -> bytes:
+    """A PNG of 8-bit gray levels that are the values of the mask, uint8 [H, W]."""
+    return _png(mask, 8, GRAY)
+
+
+def _png(mask: NDArray[np.uint8], bits: int, colour_type: int, *chunks: tuple[bytes, bytes]) -> bytes:
+    """Header, the given chunks, and the pixels."""
+    height, width = mask.shape
+    header = struct.pack(">IIBBBBB", width, height, bits, colour_type, 0, 0, 0)
     mask = np.ascontiguousarray(mask)
     if fused.is_available():
         from trtpost import _cpu
@@ -46,8 +57,8 @@ def palette_png(mask: NDArray[np.uint8], colours: NDArray[np.uint8], *, pack: bo
         pixels = _cpu.deflate_mask(mask, bits)
     else:
         pixels = _deflate_with_zlib(mask if bits == 8 else _packed(mask, bits))
-    chunks = ((b"IHDR", header), (b"PLTE", palette.tobytes()), (b"IDAT", pixels))
-    return SIGNATURE + b"".join(_chunk(name, content) for name, content in chunks) + END
+    written = ((b"IHDR", header), *chunks, (b"IDAT", pixels))
+    return SIGNATURE + b"".join(_chunk(name, content) for name, content in written) + END
 
 
 def bits_for(values: int) -> int:
@@ -70,6 +81,14 @@ def size_and_text(head: bytes, keyword: str) -> tuple[tuple[int, int], str] | No
     end = HEADER + 8 + int.from_bytes(head[HEADER : HEADER + 4], "big")
     width, height = struct.unpack_from(">II", head, len(SIGNATURE) + 8)
     return (height, width), head[start:end].decode("ascii", "replace")
+
+
+def encoding_of(head: bytes) -> Encoding:
+    """How the pixels of a mask are held, by the first bytes of its PNG; those of 16 bits are gray."""
+    bits, colour_type = head[HEADER - 9 : HEADER - 7]
+    if colour_type == GRAY:
+        return "gray"
+    return "palette" if bits == 8 else "packed"
 
 
 def _chunk(name: bytes, content: bytes) -> bytes:

@@ -23,10 +23,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex, get_args
 
-from trtpost.backends.choice import BACKENDS
 from trtpost.bundle import MODEL, Bundle, load_bundle
+from trtpost.choices import Backend, Encoding
 from trtpost.decode import SUFFIXES, size_in_header
 from trtpost.errors import ImageError, SpecError, TrtpostError, printable, reason
 from trtpost.fused import MAX_THREADS, default_threads
@@ -83,9 +83,9 @@ def segment_dataset(
     *,
     output: str | Path | None = None,
     resume: bool = True,
-    pack: bool = False,
+    encoding: Encoding = "palette",
     fast_decode: bool = False,
-    backend: str = "auto",
+    backend: Backend = "auto",
     cores: int | None = None,
     actors: int | None = None,
     filesystem: FileSystem | None = None,
@@ -107,7 +107,7 @@ def segment_dataset(
             need paths that differ. None gives their content as column `mask`.
         resume: leave masks that are there, of the photo's size and of this bundle, as they are. Their photos are not
             read beyond the header; where rows have `bytes`, the mask must be of exactly these.
-        pack: as for `Result.save_mask`.
+        encoding: of the masks, as for `Result.save_mask`.
         fast_decode, backend: as for `Segmenter`.
         cores: of each actor, and threads; default 1, or on GPUs its share of the cluster's.
         actors: how many; default as many as the cluster has room for.
@@ -127,8 +127,9 @@ def segment_dataset(
     ray = _ray()
     _check_whole("cores", cores, MAX_THREADS)
     _check_whole("actors", actors)
-    if backend not in BACKENDS:
-        raise SpecError(f"backend must be {', '.join(BACKENDS[:-1])} or {BACKENDS[-1]}, not {backend!r:.60}")
+    for name, value, choices in (("backend", backend, get_args(Backend)), ("encoding", encoding, get_args(Encoding))):
+        if value not in choices:
+            raise SpecError(f"{name} must be {', '.join(choices[:-1])} or {choices[-1]}, not {value!r:.60}")
     bundle = bundle if isinstance(bundle, Bundle) else load_bundle(Path(bundle))
     schema = _checked_schema(dataset)
     cpus, gpus = (int(ray.cluster_resources().get(kind, 0)) for kind in ("CPU", "GPU"))
@@ -157,7 +158,7 @@ def segment_dataset(
                 str(Path.cwd()),
                 None if output is None else _absolute(str(output), str(Path.cwd()), output_filesystem),
                 resume,
-                pack,
+                encoding,
                 fast_decode,
                 backend if gpus else "onnxruntime",
                 cores,
@@ -322,9 +323,9 @@ class _Settings:
     folder: str
     output: str | None
     resume: bool
-    pack: bool
+    encoding: Encoding
     fast_decode: bool
-    backend: str
+    backend: Backend
     cores: int
     filesystem: FileSystem | None
     output_filesystem: FileSystem | None
@@ -395,7 +396,7 @@ class _Actor:
             source = _source_of_content(content)
         result = self._segmenter(content)
         mark = f"{result.fingerprint} {source}"
-        png = encode_mask(result.mask, palette(result.classes), pack=settings.pack, mark=mark)
+        png = encode_mask(result.mask, palette(result.classes), settings.encoding, mark=mark)
         if mask is not None:
             _write_whole(*_place(mask, settings.output_filesystem), png)
         return Row(given, (result.mask.shape[0], result.mask.shape[1]), png if mask is None else mask)
@@ -410,12 +411,12 @@ class _Actor:
             head, tail = file.read_at(HEAD, 0), file.read_at(len(END), there.size - len(END))
         if content is not None:  # no file could be newer: the mask must say it is of this
             source = _source_of_content(content)
-            size = marked_size(head, tail, self._segmenter.fingerprint, source)
+            size = marked_size(head, tail, self._segmenter.fingerprint, source, self._settings.encoding)
             return size if f" {source}".encode() in head else None
         files, place = _place(path, self._settings.filesystem)
         photo = files.get_file_info(place)
         source = source_of(PurePosixPath(path).name, photo.size or 0)
-        size = marked_size(head, tail, self._segmenter.fingerprint, source)
+        size = marked_size(head, tail, self._segmenter.fingerprint, source, self._settings.encoding)
         if size is None:
             return None
         if photo.mtime_ns and there.mtime_ns and photo.mtime_ns > there.mtime_ns:

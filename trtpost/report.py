@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Group
@@ -20,7 +21,7 @@ from trtpost.describe import (
     describe_precisions,
     describe_spec,
 )
-from trtpost.errors import one_line
+from trtpost.errors import one_line, printable
 from trtpost.timing import STAGE_NAMES, Summary, Timing
 
 if TYPE_CHECKING:  # what only runs needs none of what builds or compares
@@ -28,7 +29,7 @@ if TYPE_CHECKING:  # what only runs needs none of what builds or compares
 
     from trtpost.bundle import Bundle, Verification
     from trtpost.doctor import Finding
-    from trtpost.located import Located
+    from trtpost.inspect import Inspected
     from trtpost.verify.compare import Figures
     from trtpost.verify.orders import Orders
     from trtpost.verify.run import Report as Verified
@@ -104,13 +105,42 @@ _PARTS = {"pre/": "preprocessing", "network/": "network", "post/": "post-process
 """Prefix of a layer's name to the part of the graph that it comes from."""
 
 
-def facts_text(facts: Sequence[tuple[str, str]]) -> str:
-    """A line a fact: what, and how it is."""
+def facts_text(found: Inspected) -> str:
+    """What `inspect` found, a line a fact: what, and how it is."""
+    facts = [*(_bundle_facts(found.bundle) if found.bundle else []), *_model_facts(found)]
     width = max(len(name) for name, _ in facts) + 2
     return "\n".join(f"{name:{width}}{one_line(value)}" for name, value in facts)
 
 
-def bundle_facts(bundle: Bundle) -> list[tuple[str, str]]:
+def facts_json(found: Inspected) -> str:
+    """What `inspect` found, for programs.
+
+    Keys: `path`; `passport`, as in the bundle, or null; `graph` (`nodes`, `opset`, `ir_version`); `inputs` and
+    `outputs` (`name`, `dtype`, `shape`: numbers, or names of dynamic dimensions, or null); `located`, where `build`
+    would take the logits, or null; `problem`, why it would not, or null.
+    """
+    from trtpost.graph.model import opset_of
+
+    graph = found.model.graph
+    return json.dumps(
+        {
+            "path": printable(str(found.path)),
+            "passport": asdict(found.bundle.passport) if found.bundle else None,
+            "graph": {
+                "nodes": len(graph.node),
+                "opset": opset_of(found.model),
+                "ir_version": found.model.ir_version,
+            },
+            "inputs": [_value_entry(value) for value in graph.input],
+            "outputs": [_value_entry(value) for value in graph.output],
+            "located": asdict(found.located) if found.located else None,
+            "problem": found.problem,
+        },
+        indent=2,
+    )
+
+
+def _bundle_facts(bundle: Bundle) -> list[tuple[str, str]]:
     """A bundle's passport, in the order in which one asks."""
     passport = bundle.passport
     facts = [
@@ -226,12 +256,13 @@ def _shortened(names: Sequence[str], limit: int = 24) -> str:
     return shown if len(names) <= limit else f"{shown}, ... {len(names) - limit} more"
 
 
-def model_facts(path: Path, model: onnx.ModelProto, located: Located | str | None = None) -> list[tuple[str, str]]:
+def _model_facts(found: Inspected) -> list[tuple[str, str]]:
     """Inputs and outputs of an ONNX model, and the baked node, or where the logits were found or why not."""
     import onnx
 
     from trtpost.graph.model import opset_of
 
+    path, model, located = found.path, found.model, found.located
     facts = [("graph", f"{path}: {len(model.graph.node)} nodes, opset {opset_of(model)}, IR {model.ir_version}")]
     facts += [("input", _value(value)) for value in model.graph.input]
     facts += [("output", _value(value)) for value in model.graph.output]
@@ -246,20 +277,35 @@ def model_facts(path: Path, model: onnx.ModelProto, located: Located | str | Non
             )
             facts.append(("node", f"{DOMAIN}::{NODE} ({', '.join(node.input)}), {attributes}"))
     if located is not None:
-        facts.append(("located", located if isinstance(located, str) else describe_located(located)))
-        if not isinstance(located, str) and located.is_choice:
+        facts.append(("located", describe_located(located)))
+        if located.is_choice:
             facts.append(("", describe_choice(located)))
+    if found.problem is not None:
+        facts.append(("located", f"no: {found.problem}"))
     return facts
 
 
 def _value(value: onnx.ValueInfoProto) -> str:
+    entry = _value_entry(value)
+    return f"{entry['name']} {entry['dtype']} [{', '.join('?' if dim is None else str(dim) for dim in entry['shape'])}]"
+
+
+def _value_entry(value: onnx.ValueInfoProto) -> dict[str, Any]:
     import onnx
 
     tensor = value.type.tensor_type
     # tf2onnx calls dynamic dimensions unk__ and a number
     names = [dim.dim_param if not dim.dim_param.startswith("unk__") else "" for dim in tensor.shape.dim]
-    dims = ", ".join(str(dim.dim_value or name or "?") for dim, name in zip(tensor.shape.dim, names, strict=True))
-    return f"{value.name} {onnx.TensorProto.DataType.Name(tensor.elem_type).lower()} [{dims}]"
+    return {
+        "name": value.name,
+        "dtype": onnx.TensorProto.DataType.Name(tensor.elem_type).lower(),
+        "shape": [dim.dim_value or name or None for dim, name in zip(tensor.shape.dim, names, strict=True)],
+    }
+
+
+def findings_json(findings: Sequence[Finding]) -> str:
+    """What `doctor` found, for programs: a list of `name`, `text`, and `present` (true, false, or null)."""
+    return json.dumps([asdict(finding) for finding in findings], indent=2)
 
 
 def findings_table(findings: Sequence[Finding]) -> Table:

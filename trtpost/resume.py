@@ -12,9 +12,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from trtpost.bundle import Contents
+from trtpost.choices import Encoding
 from trtpost.decode import size_in_header
 from trtpost.image import MARK
-from trtpost.png import END, size_and_text
+from trtpost.png import END, HEADER, encoding_of, size_and_text
 
 HEAD = 256
 """Bytes of a mask that hold its size and its mark."""
@@ -46,10 +47,11 @@ def mark_of(fingerprint: str, name: str, length: int) -> str:
     return f"{fingerprint} {source_of(name, length)}"
 
 
-def is_done(mask: Path, photo: Path, fingerprint: str) -> bool:
+def is_done(mask: Path, photo: Path, fingerprint: str, encoding: Encoding | None = None) -> bool:
     """True where the mask is whole, of the photo's size, no older than the photo, and has this fingerprint.
 
-    A mask that says of which photo it is must be of this one; those that `Result.save_mask` writes do not say.
+    A mask that says of which photo it is must be of this one; those that `Result.save_mask` writes do not say. Where
+    `encoding` is given, the mask must be written in it.
     """
     try:
         status = photo.stat()
@@ -58,7 +60,7 @@ def is_done(mask: Path, photo: Path, fingerprint: str) -> bool:
         with mask.open("rb") as file:
             head = file.read(HEAD)
             file.seek(-len(END), 2)
-            size = marked_size(head, file.read(), fingerprint, source_of(photo.name, status.st_size))
+            size = marked_size(head, file.read(), fingerprint, source_of(photo.name, status.st_size), encoding)
         if size is None:
             return False
         with photo.open("rb") as stream:
@@ -67,16 +69,26 @@ def is_done(mask: Path, photo: Path, fingerprint: str) -> bool:
         return False
 
 
-def marked_size(head: bytes, tail: bytes, fingerprint: str, source: str | None = None) -> tuple[int, int] | None:
+def marked_size(
+    head: bytes, tail: bytes, fingerprint: str, source: str | None = None, encoding: Encoding | None = None
+) -> tuple[int, int] | None:
     """(H, W) of a mask with this fingerprint, of its first and last bytes; None where it is another, or cut short.
 
     Args:
         head, tail: the first `HEAD` bytes, and as many of the last as `END` has.
         fingerprint: that it must have.
         source: that it must not contradict: see `source_of`.
+        encoding: that it must be written in; None: any.
     """
     found = size_and_text(head, MARK)
-    if found is None or not tail.endswith(END):
+    if found is None or not tail.endswith(END) or not _is_in(head, encoding):
         return None
     made_with, _, made_of = found[1].partition(" ")
     return found[0] if made_with == fingerprint and made_of in ("", source or made_of) else None
+
+
+def _is_in(head: bytes, encoding: Encoding | None) -> bool:
+    """Is a mask written in this encoding? Of more than 256 classes there is only one; many classes cannot be packed."""
+    found = encoding_of(head)
+    is_wide = found == "gray" and head[HEADER - 9] == 16
+    return encoding in (None, found) or is_wide or (encoding == "packed" and found == "palette")

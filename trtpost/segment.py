@@ -16,6 +16,7 @@ from PIL import Image
 from trtpost.backends.choice import choose
 from trtpost.backends.tensorrt.run import TensorRTEngine
 from trtpost.bundle import ASSUMED, Bundle, read_bundle
+from trtpost.choices import Backend, Encoding
 from trtpost.decode import Photo
 from trtpost.errors import BackendError, BundleError, ImageError, SpecError, doubt
 from trtpost.fused import MAX_THREADS
@@ -69,18 +70,19 @@ class Result:
             raise ImageError("an overlay needs the whole photo: do without fast_decode")
         return overlay(self.photo, self.mask, self.classes, palette(self.classes))
 
-    def encode_mask(self, *, pack: bool = False) -> bytes:
-        """The mask as a palette PNG whose pixel values are the class ids.
+    def encode_mask(self, encoding: Encoding = "palette") -> bytes:
+        """The mask as a PNG whose pixel values are the class ids.
 
         Args:
-            pack: 1, 2 or 4 bits a pixel for up to 2, 4 or 16 classes, instead of 8.
+            encoding: `palette`, which OpenCV and TensorFlow read as colours; `packed`, a palette with 1, 2 or 4 bits a
+                pixel for up to 2, 4 or 16 classes; or `gray`, whose levels every reader takes as they are.
 
         Raises:
             ImageError: class ids that 16 bits do not hold.
         """
-        return encode_mask(self.mask, palette(self.classes), pack=pack, mark=self.fingerprint)
+        return encode_mask(self.mask, palette(self.classes), encoding, mark=self.fingerprint)
 
-    def save_mask(self, path: str | os.PathLike[str], *, pack: bool = False) -> None:
+    def save_mask(self, path: str | os.PathLike[str], encoding: Encoding = "palette") -> None:
         """Write the mask as `encode_mask` gives it; a file of that name is replaced.
 
         Raises:
@@ -90,7 +92,7 @@ class Result:
         name = os.fspath(path) if isinstance(path, os.PathLike) else path
         if not isinstance(name, str):
             raise ImageError(f"a mask is saved under a path, a text or a Path, not under a {type(path).__name__}")
-        write_mask(self.mask, Path(name), palette(self.classes), pack=pack, mark=self.fingerprint)
+        write_mask(self.mask, Path(name), palette(self.classes), encoding, mark=self.fingerprint)
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ class Segmenter:
         self,
         bundle: Bundle | str | os.PathLike[str],
         *,
-        backend: str = "auto",
+        backend: Backend = "auto",
         threads: int | None = None,
         fast_decode: bool = False,
     ) -> None:

@@ -49,7 +49,7 @@ def test_every_system_gives_the_mask_of_ours(scenes):
         assert min(row.timing.decode, row.timing.preprocess, row.timing.network, row.timing.encode) > 0
         assert 0 < row.aside < row.timing.total
     assert ran[OURS].agreement == 1.0
-    packed = ran[f"{OURS}, --pack"]
+    packed = ran[f"{OURS}, --mask packed"]
     assert packed.agreement == 1.0
     assert all(0 < row.bytes < 200_000 for row in ran.values())
     assert packed.bytes != ran[OURS].bytes

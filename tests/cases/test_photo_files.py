@@ -434,14 +434,14 @@ def test_a_picture_of_somebody_elses_is_not_replaced(tmp_path, infer, mode):
         shutil.rmtree(own.parent)
 
 
-@pytest.mark.parametrize("pack", [[], ["--pack"]])
-def test_masks_and_overlays_of_ours_are_replaced(tmp_path, infer, pack):
+@pytest.mark.parametrize("encoding", ["palette", "packed", "gray"])
+def test_masks_and_overlays_of_ours_are_replaced(tmp_path, infer, encoding):
     """By a second run, under any name, behind a link; so is an empty file, which others make to have a name."""
     tree(tmp_path, "a.jpg", "b.jpg")
     (tmp_path / "empty.png").touch()
     (tmp_path / "link.png").symlink_to("one.png")
     for target in ("one.png", "one.png", "link.png", "empty.png", "", ""):
-        assert infer(tmp_path / "a.jpg", "-o", tmp_path / target, "--overlay", *pack)[0] == 0
+        assert infer(tmp_path / "a.jpg", "-o", tmp_path / target, "--overlay", "--mask", encoding)[0] == 0
     assert (tmp_path / "link.png").is_symlink()
 
 

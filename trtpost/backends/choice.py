@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,9 @@ from trtpost.backends.onnxruntime import OnnxRuntimeEngine
 from trtpost.backends.tensorrt.obstacle import obstacle, this_machine
 from trtpost.backends.tensorrt.run import TensorRTEngine
 from trtpost.bundle import Contents
+from trtpost.choices import Backend
 from trtpost.errors import SpecError, TrtpostError
 from trtpost.timing import Stopwatch
-
-BACKENDS = ("auto", "tensorrt", "onnxruntime")
 
 
 class Engine(Protocol):
@@ -37,7 +36,7 @@ class Choice(NamedTuple):
     note: str | None
 
 
-def choose(contents: Contents, backend: str = "auto", threads: int | None = None) -> Choice:
+def choose(contents: Contents, backend: Backend = "auto", threads: int | None = None) -> Choice:
     """Make an engine of a bundle.
 
     Args:
@@ -49,7 +48,7 @@ def choose(contents: Contents, backend: str = "auto", threads: int | None = None
         BackendError: the backend cannot run the bundle; the message says why.
         SpecError: there is no such backend.
     """
-    if backend not in BACKENDS:
+    if backend not in get_args(Backend):
         raise SpecError(f"backend must be auto, tensorrt (the GPU) or onnxruntime (the CPU), not '{backend}'")
     bundle = contents.bundle
     if backend == "tensorrt":

@@ -9,7 +9,7 @@ import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from trtpost import fused, resample
 from trtpost.bench.measure import Candidate, interleave
 from trtpost.bench.rivals import Kind, Rival, rivals
+from trtpost.choices import Pattern
 from trtpost.errors import MissingPackageError, SpecError
 from trtpost.spec import MAX_SIDE, Post, Resize
-
-Pattern = Literal["smooth", "noise"]
 
 MAX_BYTES = 2 << 30
 """Of logits or mask: the rivals need many times as much."""

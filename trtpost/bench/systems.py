@@ -19,6 +19,7 @@ from PIL import Image
 from trtpost.backends.onnxruntime import OnnxRuntimeEngine
 from trtpost.backends.tensorrt.obstacle import this_machine
 from trtpost.bundle import Bundle
+from trtpost.choices import Backend, Encoding
 from trtpost.convert import kind_of
 from trtpost.errors import SpecError, TrtpostError
 from trtpost.located import Located
@@ -67,7 +68,7 @@ def systems(bundle: Bundle, source: Path | None, threads: int) -> list[System]:
         _system(OPENCV, lambda: _opencv(network, pre, axis, threads)),
         _system("ONNX Runtime, Pillow, PyTorch", lambda: _torch(network, pre, axis, threads)),
         _ours(OURS, bundle, threads, "onnxruntime"),
-        _ours(f"{OURS}, --pack", bundle, threads, "onnxruntime", pack=True),
+        _ours(f"{OURS}, --mask packed", bundle, threads, "onnxruntime", encoding="packed"),
         _ours(f"{OURS}, --fast-decode", bundle, threads, "onnxruntime", fast_decode=True),
         _ours("trtpost on TensorRT", bundle, threads, "tensorrt"),
     ]
@@ -81,7 +82,13 @@ def _system(name: str, start: Callable[[], Run]) -> System:
 
 
 def _ours(
-    name: str, bundle: Bundle, threads: int, backend: str, *, fast_decode: bool = False, pack: bool = False
+    name: str,
+    bundle: Bundle,
+    threads: int,
+    backend: Backend,
+    *,
+    fast_decode: bool = False,
+    encoding: Encoding = "palette",
 ) -> System:
     if backend == "tensorrt" and this_machine().driver is None:
         return System(name, missing="there is no NVIDIA GPU here")
@@ -94,7 +101,7 @@ def _ours(
         watch = Stopwatch()
         result = segmenter(photo)
         with watch("encode"):
-            result.save_mask(target, pack=pack)
+            result.save_mask(target, encoding)
         return result.timing.with_stage("encode", watch.timing.encode)
 
     return System(name, run, close=segmenter.close)

@@ -26,7 +26,10 @@ _BY_SUFFIX = {
 
 _SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
 
-_FROM_TORCH = "is a PyTorch file, which holds weights without the network: export the network with torch.onnx.export"
+_FROM_TORCH = (
+    "is a PyTorch file, which trtpost does not run: export the network in Python, "
+    "torch.onnx.export(network.eval(), image, 'model.onnx'), and go on with `trtpost build model.onnx`"
+)
 _A_PART = (
     "is the saved_model.pb of a SavedModel under another name, and has no weights of its own: "
     "give the SavedModel folder, with the folder 'variables' in it"

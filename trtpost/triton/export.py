@@ -11,11 +11,12 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import onnx
 
 from trtpost.bundle import PASSPORT, Bundle
+from trtpost.choices import Form
 from trtpost.errors import SpecError, TrtpostError, one_line, reason
 from trtpost.graph.bake import inlined, is_inlined
 from trtpost.graph.emulate import runnable
@@ -27,7 +28,6 @@ from trtpost.triton.config import OWNER, Tensor, Warmup
 
 MAX_BATCH = 65_536
 
-Form = Literal["python", "tensorrt_plan", "onnxruntime_onnx"]
 
 _CONFIG, _LABELS = "config.pbtxt", "labels.txt"
 _MODEL = '"""Runs inside Triton; written by trtpost."""\n\nfrom trtpost.triton.backend import {} as TritonPythonModel\n'

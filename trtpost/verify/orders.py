@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from trtpost.builder import build
 from trtpost.calibration import photos_in
+from trtpost.choices import Backend
 from trtpost.errors import ImageError
 from trtpost.image import read_photo
 from trtpost.options import BuildOptions
@@ -106,7 +107,7 @@ def compare_orders(
     labels: Path,
     options: BuildOptions,
     *,
-    backend: str = "auto",
+    backend: Backend = "auto",
     progress: Progress | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> Orders:

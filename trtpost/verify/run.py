@@ -19,6 +19,7 @@ from trtpost.agreement import counted
 from trtpost.builder import Decided, content_of, decide
 from trtpost.bundle import ASSUMED, Bundle, Passport, Verification, record_verification
 from trtpost.calibration import photos_in
+from trtpost.choices import Backend
 from trtpost.convert import kind_of
 from trtpost.decode import Photo
 from trtpost.errors import BundleError, ImageError, ModelError, SpecError, printable, reason
@@ -145,7 +146,7 @@ def verify(
     labels: Path | None = None,
     replaced: Replaced | None = None,
     min_agreement: float | None = None,
-    backend: str = "auto",
+    backend: Backend = "auto",
     show: Show | None = None,
     progress: Progress | None = None,
     advance: Callable[[], None] = lambda: None,

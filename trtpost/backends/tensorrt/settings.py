@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from trtpost.bundle import Compatibility, Place
+from trtpost.choices import Compatibility, Place
 from trtpost.errors import SpecError
 from trtpost.spec import PRECISIONS, Precision
 

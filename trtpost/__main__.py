@@ -1,0 +1,5 @@
+"""`python -m trtpost` is `trtpost`."""
+
+from trtpost.entry import main
+
+main()

@@ -1,0 +1,37 @@
+"""Files of class names: read, and found beside a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trtpost.errors import SpecError, reason
+from trtpost.files import existing_file
+from trtpost.spec import parse_labels
+
+MAX_BYTES = 16 << 20
+"""Of a label file: 65,536 names of 256 bytes."""
+
+
+def read_labels(path: Path) -> tuple[str, ...]:
+    """The class names of a text file, one a line.
+
+    Raises:
+        SpecError: it is missing, no text, too large, or holds no names.
+    """
+    try:
+        if existing_file(path, "label file", SpecError).stat().st_size > MAX_BYTES:
+            raise SpecError(f"{path} has more than {MAX_BYTES >> 20} MiB, so it is no list of class names")
+        names = parse_labels(path.read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path} is not a text file with a class name a line: {reason(error)}") from None
+    if not names:
+        raise SpecError(f"{path} holds no class names: write one a line")
+    return names
+
+
+def labels_beside(model: Path) -> Path | None:
+    """The label file of a model: `MODEL.labels.txt`, else `labels.txt`, beside it or in its folder; or None."""
+    folders = [model, model.parent] if model.is_dir() else [model.parent]
+    name = model.name if model.is_dir() else model.stem
+    places = [folder / file for file in (f"{name}.labels.txt", "labels.txt") for folder in folders]
+    return next((place for place in places if place.is_file()), None)
