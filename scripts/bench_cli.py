@@ -4,8 +4,8 @@ Every command runs in turn with its floor, in a process of its own, and the tabl
 
     python scripts/bench_cli.py --pairs 30 --markdown docs/bench-cli.md --machine "2 cores of an AMD EPYC"
 
-The network is the one that the repository ships, built for the CPU (TensorFlow converts it), unless --bundle and --photo
-name others.
+The network is the one that the repository ships, built for the CPU (TensorFlow converts it), unless --bundle and
+--photo name others.
 """
 
 from __future__ import annotations
@@ -44,15 +44,17 @@ result.putpalette(list(range(256)) * 3)
 result.save(sys.argv[3], compress_level=1)
 """
 
-HELP = """
+PROGRAM = """
 import typer
 app = typer.Typer()
 @app.command()
-def one(name: str = "x") -> None: ...
+def one(name: str) -> None:
+    {doing}
 @app.command()
 def other(name: str = "x") -> None: ...
-app(["--help"])
+app({arguments!r})
 """
+"""A program of two commands that does what cannot be done without."""
 
 
 @dataclass(frozen=True)
@@ -77,34 +79,24 @@ def pairs_of(folder: Path, bundle: Path, photo: Path, source: Path | None) -> li
     plain.write_text(PLAIN)
     floor = [sys.executable, str(plain), str(photo), str(bundle / "model.onnx"), str(folder / "plain.png")]
 
-    def imported(code: str) -> list[str]:
-        return [sys.executable, "-c", code]
+    def program(doing: str, *arguments: str) -> list[str]:
+        return [sys.executable, "-c", PROGRAM.format(doing=doing, arguments=arguments)]
 
     infer = [*trtpost, "infer", str(photo), "-e", str(bundle), "-o", str(folder / "ours.png")]
-    load = f"import typer, pydantic, rich.table, onnx; onnx.load({str(bundle / 'model.onnx')!r})"
+    loads = f"import rich.table, onnx; onnx.load({str(bundle / 'model.onnx')!r})"
+    looks = "import rich.table, numpy"
     found = [
         Pair("infer of one photo", infer, floor, "a script with Pillow, NumPy and ONNX Runtime, without any check"),
-        Pair("--help", [*trtpost, "--help"], imported(HELP), "the help of a typer program of two commands"),
-        Pair(
-            "inspect",
-            [*trtpost, "inspect", str(bundle)],
-            imported(load),
-            "import typer, pydantic, rich, onnx; onnx.load",
-        ),
-        Pair(
-            "doctor",
-            [*trtpost, "doctor"],
-            imported("import typer, pydantic, rich.table, numpy"),
-            "import typer, pydantic, rich, numpy",
-        ),
+        Pair("--help", [*trtpost, "--help"], program("...", "--help"), "the help of a typer program"),
+        Pair("inspect", [*trtpost, "inspect", str(bundle)], program(loads, "one", "x"), "typer, rich, onnx.load"),
+        Pair("doctor", [*trtpost, "doctor"], program(looks, "one", "x"), "typer; import rich.table, numpy"),
     ]
     if source is not None:
         build = [*trtpost, "build", str(source), "-o", str(bundle), "--flavour", "none"]
-        words = "import typer, pydantic, rich, onnx, numpy; hashlib of the model's files"
         files = [str(source), str(bundle / "model.onnx")]
-        code = "import typer, pydantic, rich.table, onnx, numpy, hashlib\n"
-        code += f"for name in {files!r}: hashlib.sha256(open(name, 'rb').read())"
-        found.append(Pair("build with nothing to do", build, imported(code), words))
+        hashes = f"import rich.table, numpy, hashlib; [hashlib.sha256(open(name, 'rb').read()) for name in {files!r}]"
+        words = "typer; import rich.table, numpy; SHA-256 of the files"
+        found.append(Pair("build with nothing to do", build, program(hashes, "one", "x"), words))
     return found
 
 
@@ -113,7 +105,8 @@ def measured(pairs: list[Pair], count: int, folder: Path) -> list[str]:
     for pair in pairs:
         for command in (pair.command, pair.floor):
             seconds(command, folder)  # once, so that files are in memory and bytecode is written
-        ours, floors = [], []
+        ours: list[float] = []
+        floors: list[float] = []
         for index in range(count):
             for which in (0, 1) if index % 2 else (1, 0):  # neither is always the first
                 (floors if which else ours).append(seconds(pair.floor if which else pair.command, folder))
