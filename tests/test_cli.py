@@ -246,7 +246,6 @@ def test_wrong_usage_is_one_sentence_and_exit_code_2(tmp_path, arguments, says, 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_help_names_choices_and_panels(columns, command_line, tmp_path, monkeypatch):
-    monkeypatch.setenv("TERMINAL_WIDTH", str(columns))
     monkeypatch.setenv("COLUMNS", str(columns))
     status, output, _ = command_line("build", "--help", cwd=tmp_path)
     assert status == 0

@@ -148,8 +148,9 @@ class Baked:
         """
         logits, sizes = self.logits, _names(self._seam, NODE_INPUTS)[1:]
         results = set(_names(self._seam, NODE_OUTPUTS))
-        nodes = (field for field in self._graph if field.number == NODES)
-        tail = [self._seam, *(field for field in nodes if results.intersection(_names(field, NODE_INPUTS)))]
+        nodes = [field for field in self._graph if field.number == NODES]
+        later = nodes[[id(field) for field in nodes].index(id(self._seam)) + 1 :]  # nodes stand in the order they run
+        tail = [self._seam, *(field for field in later if results.intersection(_names(field, NODE_INPUTS)))]
         known = {text(bytes_of(field), 1): bytes_of(field) for field in self._graph if field.number in (INPUTS, VALUES)}
         fixed = {text(bytes_of(field), TENSOR_NAME): field for field in self._graph if field.number == INITIALIZERS}
         free = [name for name in sizes if name not in fixed]

@@ -13,6 +13,7 @@ import json
 import os
 import shlex
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,6 +30,7 @@ from trtpost.wire import WireError
 
 if TYPE_CHECKING:
     import onnx
+    from pydantic import TypeAdapter
 
 
 FORMAT = 3
@@ -235,7 +237,7 @@ def passport_from_json(text: str | bytes, name: str) -> Passport:
     Raises:
         BundleError: damaged, or of another format version; `name` says which.
     """
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     try:
         content = json.loads(text)
@@ -246,7 +248,7 @@ def passport_from_json(text: str | bytes, name: str) -> Passport:
                 f"{name} has format {str(version)[:20]}, this trtpost reads format {FORMAT}: "
                 + ("update trtpost, or build it again with this version" if newer else "build it again")
             )
-        passport = TypeAdapter(Passport).validate_json(text, strict=True)
+        passport = _reader().validate_json(text, strict=True)
         if (key := _unknown(content, asdict(passport))) is not None:
             raise BundleError(f"{name} is damaged (there is no entry {key[:100]!r}): build the bundle again")
         return passport
@@ -256,6 +258,22 @@ def passport_from_json(text: str | bytes, name: str) -> Passport:
         raise BundleError(f"{name} is damaged ({where}: {first['msg']}): build the bundle again") from None
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise BundleError(f"{name} is damaged ({reason(error)}): build the bundle again") from None
+
+
+@cache
+def _reader() -> TypeAdapter[Passport]:
+    """Without the plugins that other packages bring for pydantic: looking for them reads every package's metadata."""
+    from pydantic import TypeAdapter
+
+    before = os.environ.get("PYDANTIC_DISABLE_PLUGINS")
+    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "1"
+    try:
+        return TypeAdapter(Passport)
+    finally:
+        if before is None:
+            del os.environ["PYDANTIC_DISABLE_PLUGINS"]
+        else:
+            os.environ["PYDANTIC_DISABLE_PLUGINS"] = before
 
 
 def _unknown(given: object, known: object) -> str | None:

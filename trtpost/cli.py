@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from pathlib import Path
@@ -703,6 +704,8 @@ def _progress() -> Any:
 
 
 def _bar(total: int, unit: str, *, quiet: bool) -> Any:
+    if quiet or total < 2:  # what would draw it takes as long to import as a photo takes to run
+        return contextlib.nullcontext(lambda: None)
     from trtpost.console import progress_bar
 
     return progress_bar(_console(), total, unit, quiet=quiet)

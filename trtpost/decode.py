@@ -11,6 +11,7 @@ import logging
 import re
 import threading
 import warnings
+from collections.abc import Iterator
 from typing import IO, Any
 
 import numpy as np
@@ -61,13 +62,54 @@ def decode(content: bytes, name: str, needed: tuple[int, int] | None = None) -> 
     """
     if not content:
         raise ImageError(f"{name} is empty (zero bytes), not an image")
+    with _understood(name):
+        try:
+            with _no_warnings, Image.open(io.BytesIO(content), formats=_decoders(content)) as image:
+                _check_pixels(image)
+                return _decoded(image, content, needed)
+        except UnidentifiedImageError:
+            raise _RefusedError(_unidentified(content)) from None
+
+
+def from_pillow(image: Image.Image) -> Photo:
+    """An image of Pillow's as a photo, by the rules of files: upright by its EXIF orientation, of 16 bits the upper 8.
+
+    Args:
+        image: opened or made; of an animation the frame at which it stands. It is loaded, and not changed else.
+
+    Returns:
+        uint8 [H, W, 3]; of an image in RGB that is not turned, its own memory where Pillow gives that.
+
+    Raises:
+        ImageError: as for `decode`; or it was opened from JPEG 2000, where Pillow does not say how many bits there are.
+    """
+    with _understood("the image"), _no_warnings:
+        _check_pixels(image)
+        if 0 in image.size:
+            raise _RefusedError("is empty: it has no pixels")
+        if image.format == "JPEG2000":
+            raise _RefusedError("was opened from JPEG 2000, whose bits Pillow does not tell: give the file itself")
+        if image.format == "TIFF":
+            _silence_libtiff()
+        # a copy of an image that was opened has no tags
+        pixels = _decoded_tiff(image) if image.format == "TIFF" and hasattr(image, "tag_v2") else _rgb(image)
+        return _upright(pixels, _orientation(image))
+
+
+def _check_pixels(image: Image.Image) -> None:
+    if image.width * image.height > MAX_PIXELS:
+        raise Image.DecompressionBombError
+
+
+@contextlib.contextmanager
+def _understood(name: str) -> Iterator[None]:
+    """What is raised over an image, as one sentence.
+
+    Raises:
+        ImageError: instead of whatever was raised inside.
+    """
     try:
-        with _no_warnings, Image.open(io.BytesIO(content), formats=_decoders(content)) as image:
-            if image.width * image.height > MAX_PIXELS:
-                raise Image.DecompressionBombError
-            return _decoded(image, content, needed)
-    except UnidentifiedImageError:
-        raise ImageError(f"{name} {_unidentified(content)}") from None
+        yield
     except Image.DecompressionBombError:
         raise ImageError(f"{name} has more than {MAX_PIXELS / 1e6:.0f} million pixels: cut it into tiles") from None
     except _RefusedError as error:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import colorsys
+import contextlib
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from trtpost.choices import Encoding
@@ -79,6 +80,46 @@ def _read(source: str | Path | bytes, needed: tuple[int, int] | None) -> tuple[P
     return decode(content, name, needed)
 
 
+CPU_DEVICES = (1, 3, 11, 13)
+"""In DLPack: the CPU's own memory, and what a GPU's driver lets the CPU read: page-locked and managed memory."""
+
+
+@runtime_checkable
+class SupportsArray(Protocol):
+    """What gives a NumPy array, as tensors of PyTorch, TensorFlow and JAX do."""
+
+    def __array__(self) -> NDArray[Any]: ...
+
+
+@runtime_checkable
+class SupportsDLPack(Protocol):
+    """What lends its memory by DLPack, as tensors of PyTorch and JAX do."""
+
+    def __dlpack__(self, *, stream: None = ...) -> Any: ...
+
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+
+def as_array(given: SupportsArray | SupportsDLPack) -> NDArray[Any]:
+    """The array of another library as one of NumPy's, in the same memory where that is possible.
+
+    Raises:
+        ImageError: it lies on a GPU, or does not give its content.
+    """
+    kind = type(given).__name__
+    try:
+        if isinstance(given, SupportsDLPack):
+            if int(given.__dlpack_device__()[0]) not in CPU_DEVICES:
+                raise ImageError(f"the photo is a {kind} on a GPU or another device: give it from the CPU's memory")
+            with contextlib.suppress(BufferError, RuntimeError, TypeError, AttributeError):  # read-only, or of no
+                return np.from_dlpack(given)  # type that DLPack or NumPy has: then it may still give an array
+        return np.asarray(given)
+    except ImageError:
+        raise
+    except Exception as error:  # every library has errors of its own
+        raise ImageError(f"the photo is a {kind} that gives no array: {reason(error)}") from None
+
+
 def check_photo(array: NDArray[Any]) -> Photo:
     """The array as a photo.
 
@@ -105,7 +146,7 @@ def _advice(array: NDArray[Any]) -> str:
     if array.ndim == 3 and array.shape[2] == 4:
         return ": leave transparency out, array[..., :3]"
     if array.ndim == 3 and array.shape[0] == 3 != array.shape[2]:
-        return ": put the channels last, np.moveaxis(array, 0, -1)"
+        return ": put the channels last, np.moveaxis(array, 0, -1); in torch tensor.permute(1, 2, 0)"
     if array.ndim == 3 and array.shape[2] == 3:
         return ": bring it to 0..255, then np.rint(array).astype(np.uint8)"
     return ""
@@ -221,6 +262,8 @@ def overlay(photo: Photo, mask: NDArray[Any], classes: Sequence[str], colours: N
 
 
 def _draw_legend(image: Image.Image, names: list[str], colours: list[tuple[int, ...]]) -> None:
+    from PIL import ImageDraw, ImageFont
+
     size = max(min(image.size) // 28, 10)
     font = ImageFont.load_default(size)
     draw = ImageDraw.Draw(image, "RGBA")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib
 import sys
 from functools import cache
-from importlib.metadata import Distribution, distribution, packages_distributions
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from trtpost.errors import MissingPackageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 
 @cache
@@ -29,6 +32,8 @@ def packages_of(module: str) -> tuple[Distribution, ...]:
     Most are called like it, with an addition or without: `packages_distributions`, which reads the list of files of
     all that is installed, takes longer than a photo.
     """
+    from importlib.metadata import Distribution, distribution, packages_distributions
+
     folders = (folder for entry in sys.path for folder in Path(entry).glob(f"{module}*.dist-info"))
     alike = tuple(one for one in map(Distribution.at, folders) if _brings(one, module))
     return alike or tuple(map(distribution, packages_distributions().get(module, ())))

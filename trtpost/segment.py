@@ -14,24 +14,32 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from trtpost.backends.choice import choose
-from trtpost.backends.tensorrt.run import TensorRTEngine
 from trtpost.bundle import ASSUMED, Bundle, read_bundle
 from trtpost.choices import Backend, Encoding
-from trtpost.decode import Photo
+from trtpost.decode import Photo, from_pillow
 from trtpost.errors import BackendError, BundleError, ImageError, SpecError, doubt
 from trtpost.fused import MAX_THREADS
-from trtpost.image import check_photo, encode_mask, overlay, palette, read_photo, read_reduced, write_mask
+from trtpost.image import (
+    SupportsArray,
+    SupportsDLPack,
+    as_array,
+    check_photo,
+    encode_mask,
+    overlay,
+    palette,
+    read_photo,
+    read_reduced,
+    write_mask,
+)
 from trtpost.pixels import check_size, pixels_of
 from trtpost.resume import fingerprint
 from trtpost.timing import Stopwatch, Timing
 
-PhotoLike = str | os.PathLike[str] | bytes | NDArray[np.uint8]
-"""A path, the content of an image file, or uint8 [H, W, 3] in RGB order."""
+PhotoLike = str | os.PathLike[str] | bytes | NDArray[np.uint8] | Image.Image | SupportsArray | SupportsDLPack
+"""A path, the content of an image file, an image of Pillow's, or uint8 [H, W, 3] in RGB order: a NumPy array, or what
+gives one on the CPU by `__array__` or `__dlpack__`, as tensors of PyTorch, TensorFlow and JAX do."""
 
 _ADVICE = {
-    "Image": "np.asarray(image.convert('RGB'))",
-    "Tensor": "tensor.permute(1, 2, 0).numpy() of a torch tensor [3, H, W], tensor.numpy() of a TensorFlow one",
-    "EagerTensor": "tensor.numpy()",
     "bytearray": "bytes(photo)",
     "memoryview": "bytes(photo)",
     "list": "np.array(photo, np.uint8), or batch(photos) for several photos",
@@ -47,8 +55,8 @@ class Result:
     Attributes:
         mask: class ids [H, W] at the photo's resolution; uint8, or int32 where there are more than 256 classes. No
             later call changes it.
-        photo: uint8 [H, W, 3], as decoded; smaller where `fast_decode` read a fraction. Where an array was given it is
-            that array, not a copy: who fills it again changes what `overlay` shows.
+        photo: uint8 [H, W, 3], as decoded; smaller where `fast_decode` read a fraction. Where an array, tensor or
+            image was given it may be in that one's memory: who fills it again changes what `overlay` shows.
         classes: name of each class id.
         timing: milliseconds of each stage; of a batch, the photo's share.
         fingerprint: of everything that decided the mask: see `Segmenter.fingerprint`.
@@ -204,7 +212,7 @@ class Segmenter:
         """
         self._check_usable()
         one = isinstance(photos, str | bytes | bytearray | memoryview | os.PathLike | Image.Image)
-        one = one or hasattr(photos, "read") or (isinstance(photos, np.ndarray) and photos.ndim < 4)
+        one = one or hasattr(photos, "read") or 0 < len(getattr(photos, "shape", ())) < 4
         if one or isinstance(photos, Mapping) or not isinstance(photos, Iterable):
             advice = ": give its values()" if isinstance(photos, Mapping) else ""
             kind = type(photos).__name__
@@ -228,6 +236,8 @@ class Segmenter:
             ImageError: the photo cannot be read, or does not fit the engine.
             SpecError: the engine is not a TensorRT plan.
         """
+        from trtpost.backends.tensorrt.run import TensorRTEngine
+
         self._check_usable()
         if not isinstance(self._engine, TensorRTEngine):
             raise SpecError(
@@ -246,10 +256,13 @@ class Segmenter:
     def _decode(self, photo: PhotoLike) -> _Decoded:
         pre, watch = self.bundle.passport.pre, Stopwatch()
         with watch("decode"):
-            if isinstance(photo, np.ndarray):
+            if isinstance(photo, Image.Image):
+                pixels = from_pillow(photo)
+                size = (pixels.shape[0], pixels.shape[1])
+            elif not isinstance(photo, type) and isinstance(photo, SupportsArray | SupportsDLPack):
                 if isinstance(photo, np.ma.MaskedArray):
                     raise ImageError("a photo has no gaps, so it cannot be a masked array: give array.filled(0)")
-                pixels = np.asarray(check_photo(photo))
+                pixels = np.asarray(check_photo(as_array(photo)))
                 size = (pixels.shape[0], pixels.shape[1])
             elif not isinstance(photo, str | bytes | os.PathLike):
                 raise ImageError(_not_a_photo(photo))
@@ -261,7 +274,7 @@ class Segmenter:
         try:
             check_size(size, self.bundle.passport.post)
         except ImageError as error:
-            if isinstance(photo, np.ndarray | bytes):
+            if not isinstance(photo, str | os.PathLike):
                 raise
             raise ImageError(f"{os.fsdecode(photo)}: {error}") from None
         return _Decoded(pixels, size, watch.timing)
@@ -318,9 +331,7 @@ def _source(photo: str | os.PathLike[str] | bytes) -> str | bytes:
 def _not_a_photo(photo: object) -> str:
     """A sentence on something that is no photo, which says what to write instead."""
     name = type(photo).__name__
-    kinds = [kind.__name__ for kind in type(photo).__mro__]  # Pillow's images have classes of their own
-    advice = "photo.read()" if hasattr(photo, "read") and "Image" not in kinds else None
-    advice = next((_ADVICE[kind] for kind in kinds if kind in _ADVICE), advice)
-    return f"a photo must be a path, an image file's bytes or a uint8 array [H, W, 3], not a {name}" + (
+    advice = _ADVICE.get(name, "photo.read()" if hasattr(photo, "read") else None)
+    return f"a photo must be a path, an image file's bytes, an image or a uint8 array [H, W, 3], not a {name}" + (
         f": give {advice}" if advice else ""
     )

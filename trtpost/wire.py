@@ -92,9 +92,10 @@ def integer(message: memoryview, number: int) -> int:
         WireError: it is there twice, or no number.
     """
     found = [field.value for field in fields(message) if field.number == number]
-    if len(found) > 1 or not all(isinstance(value, int) for value in found):
+    value = found[0] if found else 0
+    if len(found) > 1 or not isinstance(value, int):
         raise WireError(f"field {number} is not one number")
-    return int(found[0]) if found else 0  # type: ignore[arg-type]
+    return value
 
 
 def text(message: memoryview, number: int) -> str:

@@ -180,7 +180,11 @@ def _work(case: Case, answers: int, memory: int, home: Path) -> None:
 
 
 def _run(case: Case, seed: int, memory: int, home: Path) -> dict[str, str]:
-    from trtpost.errors import TrtpostError
+    import warnings
+
+    from trtpost.errors import DoubtWarning, TrtpostError
+
+    warnings.simplefilter("ignore", DoubtWarning)  # most of the models do not say how pixels are normalised
 
     folder = home / str(seed)
     folder.mkdir()

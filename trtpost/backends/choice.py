@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from trtpost.backends.onnxruntime import OnnxRuntimeEngine
 from trtpost.backends.tensorrt.obstacle import obstacle, this_machine
-from trtpost.backends.tensorrt.run import TensorRTEngine
 from trtpost.bundle import Contents
 from trtpost.choices import Backend
 from trtpost.errors import SpecError, TrtpostError
@@ -52,16 +51,22 @@ def choose(contents: Contents, backend: Backend = "auto", threads: int | None = 
         raise SpecError(f"backend must be auto, tensorrt (the GPU) or onnxruntime (the CPU), not '{backend}'")
     bundle = contents.bundle
     if backend == "tensorrt":
-        return Choice(TensorRTEngine(bundle, content=contents.plan), None)
+        return Choice(_on_the_gpu(contents), None)
     note = None
     if backend == "auto" and bundle.plan is not None:
         machine = this_machine()
         note = obstacle(bundle, machine)
         if note is None:
             try:
-                return Choice(TensorRTEngine(bundle, content=contents.plan), None)
+                return Choice(_on_the_gpu(contents), None)
             except TrtpostError as error:
                 note = str(error)
         elif machine.driver is None or not machine.driver.devices:
             note = None  # no GPU, nothing to explain
     return Choice(OnnxRuntimeEngine(bundle, threads, contents.baked), note)
+
+
+def _on_the_gpu(contents: Contents) -> Engine:
+    from trtpost.backends.tensorrt.run import TensorRTEngine
+
+    return TensorRTEngine(contents.bundle, content=contents.plan)
