@@ -21,7 +21,7 @@ app = typer.Typer(
 )
 bench = typer.Typer(help="Measure: everybody in one process, in turn.", no_args_is_help=True, rich_markup_mode="rich")
 app.add_typer(bench, name="bench")
-export = typer.Typer(help="Take a bundle to other servers.", no_args_is_help=True, rich_markup_mode="rich")
+export = typer.Typer(help="Take a bundle to other servers and runtimes.", no_args_is_help=True, rich_markup_mode="rich")
 app.add_typer(export, name="export")
 
 PIXEL, MODEL = "What decides a pixel", "The model"
@@ -651,6 +651,21 @@ def triton(
     for folder in written:
         print(one_line(str(folder)))
     print(one_line(next_step(repository, written)))
+
+
+@export.command("onnx")
+def export_onnx(
+    bundle: Annotated[Path, typer.Argument(help="bundle, or a baked .onnx", readable=False)],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="file to write", show_default="NAME.inlined.onnx")
+    ] = None,
+) -> None:
+    """Write the graph in standard ops alone, for OpenVINO, OpenCV and others that know no functions."""
+    from trtpost.bundle import load_bundle
+    from trtpost.errors import one_line
+    from trtpost.export import export_onnx as write_onnx
+
+    print(one_line(str(write_onnx(load_bundle(bundle), output))))
 
 
 @app.command()
