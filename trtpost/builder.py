@@ -85,7 +85,7 @@ def build(
         model: SavedModel folder, `.keras`, `.h5`, frozen `.pb`, `.tflite` or `.onnx`.
         output: the bundle's folder; default the model's name with `.trtpost`, in the working folder.
         options: what to build.
-        progress: is told of each step.
+        progress: is told of each step and each doubt; None: doubts are warnings, of the class `DoubtWarning`.
         force: build even if the bundle is up to date.
         settings: fields of `BuildOptions` by name, instead of `options`.
 

@@ -124,6 +124,8 @@ class Segmenter:
             pixels which a resize without antialiasing leaves out: the mask is another one, by docs/pipeline.md mostly
             at its edges.
 
+    What was assumed when the bundle was built, and what keeps its plan from the GPU, is said as a `DoubtWarning`.
+
     Raises:
         SpecError: `fast_decode` of an engine that takes whole photos, a backend or threads that there are not.
         TrtpostError: the bundle cannot be read or run.
