@@ -177,6 +177,9 @@ def infer(
         bool, typer.Option("--pack", help="masks of up to 2, 4 or 16 classes with 1, 2 or 4 bits a pixel")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="photos of folders too whose masks are there already")] = False,
+    max_pixels: Annotated[
+        int, typer.Option("--max-pixels", min=1, help="of all photos that are in memory at once")
+    ] = 178_956_970,
     ray: Annotated[
         str | None, typer.Option("--ray", help="run on a Ray cluster: its address HOST:PORT, auto, or local")
     ] = None,
@@ -223,7 +226,14 @@ def infer(
         layers = segmenter.profile(jobs[0].photo.source) if profile else []
         with _bar(len(jobs), "photos", quiet=as_json) as advance:
             outcomes, seconds = inference.run_all(
-                segmenter, jobs, repeat=repeat, pack=pack, again=force or repeat > 1, threads=threads, done=advance
+                segmenter,
+                jobs,
+                repeat=repeat,
+                pack=pack,
+                again=force or repeat > 1,
+                threads=threads,
+                max_pixels=max_pixels,
+                done=advance,
             )
         passport, name, note = segmenter.bundle.passport, segmenter.engine, segmenter.note
         facts: dict[str, Any] = {"engine": name, "backend": segmenter.backend, "precision": passport.precision}
@@ -487,6 +497,9 @@ def triton(
     max_batch: Annotated[
         int | None, typer.Option(min=1, max=65536, help="photos that Triton may join [python 8, else the bundle's]")
     ] = None,
+    max_pixels: Annotated[
+        int, typer.Option("--max-pixels", min=1, help="of all photos that the server has in memory at once")
+    ] = 1 << 26,
 ) -> None:
     """Write a model repository for NVIDIA Triton, or a new version into one that is being served."""
     from trtpost.bundle import load_bundle
@@ -500,6 +513,7 @@ def triton(
         form=form,  # type: ignore[arg-type]
         instances=instances,
         max_batch=max_batch,
+        max_pixels=max_pixels,
     )
     for folder in written:
         print(one_line(str(folder)))
