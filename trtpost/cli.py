@@ -555,14 +555,14 @@ def _show(result: Any, grids: Any, titles: tuple[str, str], plots: Any, html: Pa
 
 def _labels(path: Path | None) -> tuple[str, ...]:
     from trtpost.errors import SpecError, reason
-    from trtpost.files import existing_file
+    from trtpost.files import read_limited
     from trtpost.spec import parse_labels
 
     if path is None:
         return ()
     try:
-        names = parse_labels(existing_file(path, "label file", SpecError).read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError) as error:
+        names = parse_labels(read_limited(path, "label file", 16 << 20, SpecError).decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
         raise SpecError(f"{path} is not a text file with a class name a line: {reason(error)}") from None
     if not names:
         raise SpecError(f"{path} holds no class names: write one a line")

@@ -132,23 +132,17 @@ def _check_bmp(content: bytes) -> None:
     width, height = struct.unpack_from("<ii", content, 18)
     if struct.unpack_from("<I", content, 30)[0] in (1, 2) and abs(width * height) > MAX_RLE:
         raise CostError(
-            f"is a BMP of {abs(width * height) / 1e6:.0f} million pixels in run lengths, of which "
-            f"{MAX_RLE / 1e6:.0f} million are decoded: save it as PNG"
+            f"is a BMP of {abs(width * height) / 1e6:.1f} million pixels in run lengths, of which "
+            f"{MAX_RLE / 1e6:.1f} million are decoded: save it as PNG"
         )
 
 
-_GAP = rb"(?:\s|#[^\r\n]*[\r\n])+"
-_PNM_HEADER = re.compile(rb"P.\S?" + (_GAP + rb"[-+.\w]+") * 2)
-
-
 def _check_pnm(content: bytes) -> None:
-    if len(content) > HEADER_BYTES and b"#" in content[:HEADER_BYTES]:
-        # a comment may stand before each number, and is read a byte at a time
-        tokens = re.sub(rb"#[^\r\n]*(?:[\r\n]|$)", b" ", content[:HEADER_BYTES]).split(None, 4)
-        if len(tokens) < 4:
-            raise CostError(f"has more than {HEADER_BYTES} bytes of comments before its pixels: save it anew")
-    elif len(content) > HEADER_BYTES and len(content[:HEADER_BYTES].split(None, 4)) < 4 and content[1:2] not in b"1245":
-        raise CostError(f"has a header of more than {HEADER_BYTES} bytes: save it anew")
+    # a comment may stand before each number, and is read a byte at a time
+    header = re.sub(rb"#[^\r\n]*", b" ", content[:HEADER_BYTES])
+    numbers = 3 if content[1:2] in (b"1", b"4") else 4
+    if len(content) > HEADER_BYTES and len(header.split(None, numbers)) < numbers:
+        raise CostError(f"has more than {HEADER_BYTES} bytes before its pixels: save it anew")
     if content[1:2] in (b"1", b"2", b"3") and len(content) > MAX_PLAIN:
         raise CostError(f"has its pixels as text, of which {MAX_PLAIN >> 20} MiB are read: save it as PNG")
 

@@ -238,6 +238,8 @@ def _decoded(image: Image.Image, content: bytes, needed: tuple[int, int] | None)
         pixels = _rgb(image)
     orientation = _orientation(image)  # decoders that turn it themselves have removed the tag by now
     image.close()  # its pixels are copied
+    if image.format == "WEBP":
+        image._decoder = None  # type: ignore[attr-defined]  # else its canvases stay until the garbage is collected
     photo = _upright(pixels, orientation)
     return photo, whole or (photo.shape[0], photo.shape[1])
 
