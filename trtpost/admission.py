@@ -82,5 +82,5 @@ def check_weight(weight: int, source: str | Path | bytes, limit: int) -> None:
         name = "the image" if isinstance(source, bytes) else source
         raise ImageError(
             f"{name} counts {weight / 1e6:.1f} million pixels, and the limit is {limit / 1e6:.1f} million: "
-            "cut it into tiles, or raise --max-pixels (WebP, AVIF and HEIC count twice, for their decoders' memory)"
+            "cut it into tiles, or raise --max-pixels (WebP, AVIF and HEIC count three times)"
         )

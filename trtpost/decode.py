@@ -84,8 +84,8 @@ def decode(content: bytes, name: str, needed: tuple[int, int] | None = None) -> 
 
 
 def weight_in_header(stream: IO[bytes]) -> int | None:
-    """Pixels that decoding a photo will take, by its header alone; twice as many where the decoder holds canvases of
-    its own; None where the header does not tell."""
+    """Pixels that decoding a photo will take, by its header alone; three times as many where the decoder holds
+    canvases of its own; None where the header does not tell."""
     try:
         head = stream.read(HEAD_BYTES)
         if not check_cost(head, whole=False):
@@ -95,7 +95,7 @@ def weight_in_header(stream: IO[bytes]) -> int | None:
             check_tiff(stream)
             stream.seek(0)
         with _no_warnings, Image.open(stream, formats=_decoders(head[:256])) as image:
-            return image.width * image.height * (2 if image.format in HOLD_CANVASES else 1)
+            return image.width * image.height * (3 if image.format in HOLD_CANVASES else 1)
     except Exception:  # every decoder has errors of its own
         return None
 

@@ -8,7 +8,7 @@ import onnx
 
 from trtpost.errors import ModelError
 
-MAX_NODES = 1 << 17
+MAX_NODES = 1 << 15
 """Libraries expand functions, and thirty that call the one before twice are a file of some kilobytes."""
 
 
