@@ -245,3 +245,16 @@ def test_a_folder_of_bombs_takes_two_gigabytes(tmp_path, side, fine):
     assert count == fine
     assert kilobytes < 2_000_000
     assert all("raise --max-pixels" in line for line in rest)
+
+
+def test_requests_that_a_server_joins_go_in_groups():
+    """Those that follow each other while their pixels are within the limit; what is decoded already is small here."""
+    from trtpost.triton.backend import _groups, _weighed
+
+    assert list(_groups([5, 5, 5, 0, 11, 1], 11)) == [(0, 2), (2, 4), (4, 5), (5, 6)]
+    assert list(_groups([], 11)) == []
+    small = encoded("PNG")
+    assert _weighed([small, small], 6144) == ([small, small], 6144)
+    refused, weight = _weighed([small, small], 6143)
+    assert isinstance(refused, ImageError)
+    assert weight == 0
