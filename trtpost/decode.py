@@ -95,7 +95,8 @@ def weight_in_header(stream: IO[bytes]) -> int | None:
             check_tiff(stream)
             stream.seek(0)
         with _no_warnings, Image.open(stream, formats=_decoders(head[:256])) as image:
-            return image.width * image.height * (3 if image.format in HOLD_CANVASES else 1)
+            pixels: int = image.width * image.height
+            return pixels * (3 if image.format in HOLD_CANVASES else 1)
     except Exception:  # every decoder has errors of its own
         return None
 

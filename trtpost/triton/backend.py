@@ -159,12 +159,13 @@ def _weighed(contents: Contents, limit: int) -> tuple[Contents, int]:
     """A request, and its pixels that are still to be decoded; an error where they are too many."""
     if isinstance(contents, TrtpostError):
         return contents, 0
-    weight = sum(weight_of(one, limit) for one in contents if isinstance(one, bytes))
+    weights = [weight_of(one, -1) for one in contents if isinstance(one, bytes)]
+    weight = sum(one for one in weights if one >= 0)
     try:
         check_weight(weight, b"", limit)
     except ImageError as error:
         return error, 0
-    return contents, weight
+    return contents, limit if -1 in weights else weight  # what does not tell its size is decoded by itself
 
 
 def _groups(weights: Sequence[int], limit: int) -> Iterator[tuple[int, int]]:
