@@ -12,8 +12,8 @@ from pathlib import Path
 from trtpost.decode import MAX_PIXELS, weight_in_header
 from trtpost.errors import ImageError
 
-SERVED_PIXELS = 1 << 26
-"""Where a server decodes what anybody sends: 8192x8192."""
+SERVED_PIXELS = 1 << 27
+"""Where a server decodes what anybody sends: 16384x8192, so that photos of 100 megapixels are served."""
 
 
 class Admission:

@@ -499,7 +499,7 @@ def triton(
     ] = None,
     max_pixels: Annotated[
         int, typer.Option("--max-pixels", min=1, help="of all photos that the server has in memory at once")
-    ] = 1 << 26,
+    ] = 1 << 27,
 ) -> None:
     """Write a model repository for NVIDIA Triton, or a new version into one that is being served."""
     from trtpost.bundle import load_bundle
