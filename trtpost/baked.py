@@ -18,8 +18,11 @@ DOMAIN = "trtpost"
 
 NODE = "ArgMaxResize"
 
-MAX_NODES = 1 << 17
+MAX_NODES = 1 << 15
 """Libraries expand functions, and thirty that call the one before twice are a file of some kilobytes."""
+
+MAX_DEPTH = 100
+"""Of functions that call each other: onnx itself goes no deeper."""
 
 OPSET_IMPORT, GRAPH, METADATA, FUNCTIONS = 8, 7, 14, 25  # of ModelProto
 NODES, GRAPH_NAME, INITIALIZERS, INPUTS, OUTPUTS, VALUES = 1, 2, 5, 11, 12, 13  # of GraphProto
@@ -193,13 +196,26 @@ def check_calls(functions: dict[Call, list[Call]], graph: list[Call], name: str)
     Raises:
         ModelError: they do not end.
     """
-    left, counts = dict(functions), dict[Call, int]()
-    while left:
-        ready = [key for key, calls in left.items() if not any(call in left for call in calls)]
-        if not ready:
-            raise ModelError(f"{name}: function '{next(iter(left))[1]}' calls itself, so it has no end")
-        for key in ready:
-            counts[key] = sum(counts.get(call, 1) for call in left.pop(key))
+    waiting = {key: len(set(calls) & functions.keys()) for key, calls in functions.items()}
+    callers: dict[Call, list[Call]] = {}
+    for key, calls in functions.items():
+        for call in set(calls):
+            callers.setdefault(call, []).append(key)
+    counts: dict[Call, int] = {}
+    depths: dict[Call, int] = {}
+    ready = [key for key, count in waiting.items() if not count]  # Kahn's order: each call is looked at once
+    while ready:
+        key = ready.pop()
+        counts[key] = sum(counts.get(call, 1) for call in functions[key])
+        depths[key] = 1 + max((depths.get(call, 0) for call in functions[key]), default=0)
+        for caller in callers.get(key, ()):
+            waiting[caller] -= 1
+            if not waiting[caller]:
+                ready.append(caller)
+    if left := [key for key in functions if key not in counts]:
+        raise ModelError(f"{name}: function '{left[0][1]}' calls itself, so it has no end")
+    if (depth := max(depths.values(), default=0)) > MAX_DEPTH:
+        raise ModelError(f"{name}: its functions call each other {depth} deep; more than {MAX_DEPTH} are not taken")
     if (total := sum(counts.get(call, 1) for call in graph)) > MAX_NODES:
         raise ModelError(f"{name}: its functions expand to {total:.2g} nodes; more than {MAX_NODES} are not taken")
 

@@ -283,6 +283,9 @@ def infer(
     threads: Annotated[
         int | None, typer.Option(min=1, max=1024, help="of the CPU", show_default="all cores", rich_help_panel=RUN)
     ] = None,
+    max_pixels: Annotated[
+        int, typer.Option(min=1, help="of all photos that are in memory at once", rich_help_panel=RUN)
+    ] = 178_956_970,
     repeat: Annotated[
         int, typer.Option(min=1, help="run each photo N times; gives median and p95", rich_help_panel=RUN)
     ] = 1,
@@ -343,7 +346,14 @@ def infer(
         layers = segmenter.profile(jobs[0].photo.source) if profile else []
         with _bar(len(jobs), "photos", quiet=as_json) as advance:
             outcomes, seconds = inference.run_all(
-                segmenter, jobs, repeat=repeat, encoding=mask, again=force or repeat > 1, threads=threads, done=advance
+                segmenter,
+                jobs,
+                repeat=repeat,
+                encoding=mask,
+                again=force or repeat > 1,
+                threads=threads,
+                max_pixels=max_pixels,
+                done=advance,
             )
         passport, name, note = segmenter.bundle.passport, segmenter.engine, segmenter.note
         facts: dict[str, Any] = {"engine": name, "backend": segmenter.backend, "precision": passport.precision}
@@ -634,6 +644,9 @@ def triton(
         int | None,
         typer.Option(min=1, max=65536, help="photos that Triton may join", show_default="python 8, else the bundle's"),
     ] = None,
+    max_pixels: Annotated[
+        int, typer.Option("--max-pixels", min=1, help="of all photos that the server has in memory at once")
+    ] = 1 << 27,
 ) -> None:
     """Write a model repository for NVIDIA Triton, or a new version into one that is being served."""
     from trtpost.bundle import load_bundle
@@ -647,6 +660,7 @@ def triton(
         form=form,
         instances=instances,
         max_batch=max_batch,
+        max_pixels=max_pixels,
     )
     for folder in written:
         print(one_line(str(folder)))

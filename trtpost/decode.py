@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError, _imaging
 
+from trtpost.cost import CostError, check_cost, check_tiff
 from trtpost.errors import ImageError, reason
 from trtpost.headers import first_jpeg_end, jpeg2000_samples
 
@@ -64,6 +65,7 @@ def decode(content: bytes, name: str, needed: tuple[int, int] | None = None) -> 
         raise ImageError(f"{name} is empty (zero bytes), not an image")
     with _understood(name):
         try:
+            check_cost(content)
             with _no_warnings, Image.open(io.BytesIO(content), formats=_decoders(content)) as image:
                 _check_pixels(image)
                 return _decoded(image, content, needed)
@@ -112,7 +114,7 @@ def _understood(name: str) -> Iterator[None]:
         yield
     except Image.DecompressionBombError:
         raise ImageError(f"{name} has more than {MAX_PIXELS / 1e6:.0f} million pixels: cut it into tiles") from None
-    except _RefusedError as error:
+    except (_RefusedError, CostError) as error:
         raise ImageError(f"{name} {error}") from None
     except MemoryError:
         raise ImageError(f"{name} does not fit into memory: cut it into tiles") from None
@@ -121,6 +123,31 @@ def _understood(name: str) -> Iterator[None]:
         if why.lower().startswith("unsupported"):
             raise ImageError(f"{name} is of a kind that is not read here ({why}): save it as PNG") from None
         raise ImageError(f"{name} is damaged or cut short: {why}") from None
+
+
+def weight_in_header(stream: IO[bytes]) -> int | None:
+    """Pixels that decoding a photo will take, by its header alone; three times as many where the decoder holds
+    canvases of its own; None where the header does not tell."""
+    try:
+        head = stream.read(HEAD_BYTES)
+        if not check_cost(head, whole=False):
+            return None
+        stream.seek(0)
+        if head.startswith(TIFF_SIGNATURES):
+            check_tiff(stream)
+            stream.seek(0)
+        with _no_warnings, Image.open(stream, formats=_decoders(head[:256])) as image:
+            pixels: int = image.width * image.height
+            return pixels * (3 if image.format in HOLD_CANVASES else 1)
+    except Exception:  # every decoder has errors of its own
+        return None
+
+
+HEAD_BYTES = 4 << 20
+"""In which the pixels of any photo begin."""
+
+HOLD_CANVASES = ("WEBP", "AVIF", "HEIF")
+"""Formats whose decoders take up to 16 bytes a pixel beside ours; others take 8."""
 
 
 def size_in_header(stream: IO[bytes]) -> tuple[int, int] | None:
@@ -252,7 +279,11 @@ def _decoded(image: Image.Image, content: bytes, needed: tuple[int, int] | None)
         if image.format == "PPM":
             _check_levels(image, content)
         pixels = _rgb(image)
-    photo = _upright(pixels, _orientation(image))  # decoders that turn it themselves have removed the tag by now
+    orientation = _orientation(image)  # decoders that turn it themselves have removed the tag by now
+    image.close()  # its pixels are copied
+    if image.format == "WEBP":
+        image._decoder = None  # type: ignore[attr-defined]  # else its canvases stay until the garbage is collected
+    photo = _upright(pixels, orientation)
     return photo, whole or (photo.shape[0], photo.shape[1])
 
 
@@ -310,7 +341,7 @@ def _check_levels(image: Image.Image, content: bytes) -> None:
     if codec == "ppm" and isinstance(options, tuple):
         mode, largest = options
         count = image.width * image.height * len(mode)
-        samples = np.frombuffer(content[offset:], np.uint8 if largest < 256 else ">u2")[:count]
+        samples = np.frombuffer(memoryview(content)[offset:], np.uint8 if largest < 256 else ">u2")[:count]
         if samples.size and samples.max() > largest:
             raise ValueError(f"a sample is {samples.max()}, and the largest should be {largest}")
 
@@ -368,24 +399,40 @@ def _is_damage(message: str, content: bytes) -> bool:
 
 
 def _rgb(image: Image.Image) -> Photo:
-    if image.mode.startswith("I"):
-        return np.repeat(_levels(image)[..., None], 3, axis=2)
     if image.mode in ("F", "LAB", "HSV"):
         kind = "floating-point pixels, which have no defined range" if image.mode == "F" else f"{image.mode} pixels"
         raise _RefusedError(f"has {kind}: save it with 8 bits a channel in RGB")
+    image.load()
+    if image.width * image.height <= STRIP_PIXELS:
+        return _rgb_strip(image)
+    photo = np.empty((image.height, image.width, 3), np.uint8)
+    rows = max(STRIP_PIXELS // image.width, 1)
+    for top in range(0, image.height, rows):  # whole, each step to the array would be one more copy in memory
+        strip = image.crop((0, top, image.width, min(top + rows, image.height)))
+        photo[top : top + rows] = _rgb_strip(strip, image)
+    return photo
+
+
+STRIP_PIXELS = 1 << 22
+"""That are converted at once."""
+
+
+def _rgb_strip(strip: Image.Image, whole: Image.Image | None = None) -> Photo:
+    if strip.mode.startswith("I"):
+        return np.repeat(_levels(strip, whole or strip)[..., None], 3, axis=2)
     # `convert` copies even where there is nothing to convert
-    return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
+    return np.asarray(strip if strip.mode == "RGB" else strip.convert("RGB"))
 
 
-def _levels(image: Image.Image) -> NDArray[np.uint8]:
-    """The upper 8 bits of integers of up to 16, uint8 [H, W]."""
+def _levels(strip: Image.Image, image: Image.Image) -> NDArray[np.uint8]:
+    """The upper 8 bits of integers of up to 16, uint8 [h, W], of a strip of an image."""
     bits, inverted = 16, False
     if image.format == "TIFF":
         tags: Any = image.tag_v2  # type: ignore[attr-defined]
         if image.mode == "I":
             raise _RefusedError(NO_RANGE)
         bits, inverted = tags[BITS_PER_SAMPLE][0], tags[PHOTOMETRIC] == WHITE_IS_ZERO
-    levels = np.asarray(image)
+    levels = np.asarray(strip)
     upper = (levels.clip(0, 65535) >> (bits - 8)).astype(np.uint8)
     return ~upper if inverted else upper
 

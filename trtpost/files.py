@@ -68,6 +68,22 @@ def _missing(path: Path, kind: str) -> str:
     return f"no such {kind}: {path}{', a link to what is not there' if path.is_symlink() else ''}"
 
 
+def read_limited(path: Path, kind: str, limit: int, error: type[TrtpostError]) -> bytes:
+    """The content of a file that has content, and not more than `limit` bytes; larger ones are not read.
+
+    Raises:
+        TrtpostError: of the given type.
+    """
+    try:
+        with existing_file(path, kind, error).open("rb") as file:
+            content = file.read(limit + 1) if os.fstat(file.fileno()).st_size <= limit else None
+    except OSError as fault:
+        raise error(f"{kind} {path} cannot be read: {reason(fault)}") from None
+    if content is None or len(content) > limit:
+        raise error(f"{path} has more than {limit >> 20} MiB, and no {kind} is that long")
+    return content
+
+
 def check_page(path: Path, error_type: type[TrtpostError]) -> None:
     """Refuse a target for a page in HTML, before there is anything to write: pages replace pages, and nothing else.
 

@@ -9,7 +9,7 @@ import sys
 import time
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from trtpost import fused
+from trtpost.admission import Admission
 from trtpost.choices import Encoding
-from trtpost.decode import SUFFIXES
+from trtpost.decode import MAX_PIXELS, SUFFIXES
 from trtpost.errors import SpecError, TrtpostError, one_line, printable
 from trtpost.files import remove_abandoned
 from trtpost.image import class_name, palette, write_mask, write_picture
@@ -140,6 +141,7 @@ def _distinct_names(photos: Sequence[PhotoFile]) -> list[Path]:
     )
     names: dict[PhotoFile, Path] = {}
     taken: set[str] = set()
+    numbers: dict[str, Iterator[int]] = {}  # a counter for each stem: names that share one are counted once
     left = list(photos)
     for form in forms:
         keys = {photo: _key(form(photo)) for photo in left}
@@ -149,7 +151,8 @@ def _distinct_names(photos: Sequence[PhotoFile]) -> list[Path]:
         taken |= {keys[photo] for photo in fitting}
         left = [photo for photo in left if photo not in names]
     for photo in left:
-        numbered = (photo.place.with_name(f"{number:03d}_{photo.place.stem}") for number in itertools.count(1))
+        counter = numbers.setdefault(_key(photo.place.with_name(f"000_{photo.place.stem}")), itertools.count(1))
+        numbered = (photo.place.with_name(f"{number:03d}_{photo.place.stem}") for number in counter)
         names[photo] = next(name for name in numbered if _key(name) not in taken)
         taken.add(_key(names[photo]))
     return [names[photo] for photo in photos]
@@ -184,6 +187,7 @@ def run_all(
     encoding: Encoding = "palette",
     again: bool = True,
     threads: int | None = None,
+    max_pixels: int = MAX_PIXELS,
     done: Callable[[], None] = lambda: None,
 ) -> tuple[list[Outcome], float]:
     """Run all jobs: their outcomes in order, and the seconds that they took together.
@@ -198,16 +202,22 @@ def run_all(
         encoding: of the masks, as for `Result.save_mask`.
         again: run photos of searched folders too whose masks are there already, from the same engine.
         threads: that read and write; None: as many as there are cores.
+        max_pixels: of all photos on their way at once; one that is larger alone is an error.
         done: is called after each job.
     """
     start = time.perf_counter()
     remove_abandoned(_targets(jobs))
+    admission = Admission(max_pixels)
 
     def work(job: Job) -> Outcome:
         if not again and job.photo.searched and _is_done(job, segmenter.fingerprint, encoding):
             outcome = Outcome(job, skipped=True)
         else:
-            outcome = run(segmenter, job, repeat=repeat, encoding=encoding)
+            try:
+                with admission(job.photo.source):
+                    outcome = run(segmenter, job, repeat=repeat, encoding=encoding)
+            except TrtpostError as error:
+                outcome = Outcome(job, error=str(error))
         done()
         return outcome
 

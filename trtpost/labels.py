@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from trtpost.errors import SpecError, reason
-from trtpost.files import existing_file
+from trtpost.files import read_limited
 from trtpost.spec import parse_labels
 
 MAX_BYTES = 16 << 20
@@ -19,10 +19,8 @@ def read_labels(path: Path) -> tuple[str, ...]:
         SpecError: it is missing, no text, too large, or holds no names.
     """
     try:
-        if existing_file(path, "label file", SpecError).stat().st_size > MAX_BYTES:
-            raise SpecError(f"{path} has more than {MAX_BYTES >> 20} MiB, so it is no list of class names")
-        names = parse_labels(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError) as error:
+        names = parse_labels(read_limited(path, "label file", MAX_BYTES, SpecError).decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
         raise SpecError(f"{path} is not a text file with a class name a line: {reason(error)}") from None
     if not names:
         raise SpecError(f"{path} holds no class names: write one a line")

@@ -57,9 +57,12 @@ def name_apart(model: onnx.ModelProto) -> None:
     for graph in graphs_of(model):
         taken = {node.name for node in graph.node}
         seen = {""}
+        counts: dict[str, int] = {}  # where counting goes on: from 1 each time, many nodes of one name take for ever
         for node in graph.node:
             if node.name in seen and node.name:
-                count = next(count for count in itertools.count(1) if f"{node.name}_{count}" not in taken)
+                first = counts.get(node.name, 0) + 1
+                count = next(count for count in itertools.count(first) if f"{node.name}_{count}" not in taken)
+                counts[node.name] = count
                 node.name = f"{node.name}_{count}"
                 taken.add(node.name)
             seen.add(node.name)

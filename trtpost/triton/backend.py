@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trtpost.admission import SERVED_PIXELS, check_weight, weight_of
 from trtpost.bundle import PASSPORT, passport_from_json
 from trtpost.decode import Photo
 from trtpost.errors import ImageError, TrtpostError
@@ -23,12 +24,16 @@ from trtpost.letterbox import Region, region_of
 from trtpost.pixels import check_size, pixels_of
 from trtpost.resample import size_inputs
 from trtpost.segment import Segmenter
+from trtpost.triton.config import MAX_PIXELS
 
 BUNDLE = "bundle.trtpost"
 """Folder of the bundle in that of a version of the model."""
 
 Answer = dict[str, NDArray[Any]] | TrtpostError
 """Outputs by name, or what is wrong with the request."""
+
+Contents = list[bytes] | list[Photo] | TrtpostError
+"""The files or the pixels that a request holds."""
 
 
 class MaskModel:
@@ -44,12 +49,22 @@ class MaskModel:
         if args["model_instance_kind"] == "GPU":
             _take_gpu(int(args["model_instance_device_id"]))
         threads = max(1, (os.cpu_count() or 1) // sum(group["count"] for group in groups))
+        self._max_pixels = _max_pixels(args)
         self._segmenter = Segmenter(_version_folder(args) / BUNDLE, threads=threads)
         self._pool = ThreadPoolExecutor(threads)
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """One response a request, in their order."""
-        photos = list(self._pool.map(_decoded, [_contents(request) for request in requests]))
+        responses: list[Any] = []
+        weighed = [_weighed(_contents(request), self._max_pixels) for request in requests]
+        contents = [one for one, _ in weighed]
+        for start, stop in _groups([weight for _, weight in weighed], self._max_pixels):
+            responses += self._execute(requests[start:stop], contents[start:stop])
+        return responses
+
+    def _execute(self, requests: Sequence[Any], contents: Sequence[Contents]) -> list[Any]:
+        """Answers to requests whose photos may be in memory together."""
+        photos = list(self._pool.map(_decoded, contents))
         masks = iter(self._masks([photo for one in photos if not isinstance(one, TrtpostError) for photo in one]))
         found = [one if isinstance(one, TrtpostError) else [next(masks) for _ in one] for one in photos]
         wanted = [set(request.requested_output_names()) for request in requests]
@@ -89,18 +104,24 @@ class PhotoModel:
         """Read the passport, which is all that it takes."""
         card = _version_folder(args) / PASSPORT
         self._passport = passport_from_json(card.read_bytes(), str(card))
+        self._max_pixels = _max_pixels(args)
         self._outputs = {output["name"] for output in json.loads(args["model_config"])["output"]}
         self._pool = ThreadPoolExecutor(os.cpu_count() or 1)
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """One response a request, in their order."""
-        return [_response(one) for one in self._pool.map(self._answer, [_contents(request) for request in requests])]
+        responses: list[Any] = []
+        weighed = [_weighed(_contents(request), self._max_pixels) for request in requests]
+        contents = [one for one, _ in weighed]
+        for start, stop in _groups([weight for _, weight in weighed], self._max_pixels):
+            responses += [_response(one) for one in self._pool.map(self._answer, contents[start:stop])]
+        return responses
 
     def finalize(self) -> None:
         """End the threads."""
         self._pool.shutdown()
 
-    def _answer(self, contents: list[bytes] | list[Photo] | TrtpostError) -> Answer:
+    def _answer(self, contents: Contents) -> Answer:
         pre, post, logits = self._passport.pre, self._passport.post, self._passport.located.logits_size
         photos = _decoded(contents)
         if isinstance(photos, TrtpostError):
@@ -128,7 +149,38 @@ def _take_gpu(number: int) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = names[number] if number < len(names) else str(number)
 
 
-def _contents(request: Any) -> list[bytes] | list[Photo] | TrtpostError:
+def _max_pixels(args: dict[str, str]) -> int:
+    """Of all photos that are in memory at once, as the model's configuration says."""
+    parameters = json.loads(args["model_config"]).get("parameters", {})
+    return int(parameters.get(MAX_PIXELS, {}).get("string_value", SERVED_PIXELS))
+
+
+def _weighed(contents: Contents, limit: int) -> tuple[Contents, int]:
+    """A request, and its pixels that are still to be decoded; an error where they are too many."""
+    if isinstance(contents, TrtpostError):
+        return contents, 0
+    weights = [weight_of(one, -1) for one in contents if isinstance(one, bytes)]
+    weight = sum(one for one in weights if one >= 0)
+    try:
+        check_weight(weight, b"", limit)
+    except ImageError as error:
+        return error, 0
+    return contents, limit if -1 in weights else weight  # what does not tell its size is decoded by itself
+
+
+def _groups(weights: Sequence[int], limit: int) -> Iterator[tuple[int, int]]:
+    """First and last (exclusive) of those that follow each other and are within the limit together."""
+    start, inside = 0, 0
+    for index, weight in enumerate(weights):
+        if index > start and inside + weight > limit:
+            yield start, index
+            start, inside = index, 0
+        inside += weight
+    if weights:
+        yield start, len(weights)
+
+
+def _contents(request: Any) -> Contents:
     """The files or the pixels that a request holds."""
     import triton_python_backend_utils as server
 
@@ -140,7 +192,7 @@ def _contents(request: Any) -> list[bytes] | list[Photo] | TrtpostError:
     return list(image.as_numpy())
 
 
-def _decoded(contents: list[bytes] | list[Photo] | TrtpostError) -> list[Photo] | TrtpostError:
+def _decoded(contents: Contents) -> list[Photo] | TrtpostError:
     if isinstance(contents, TrtpostError):
         return contents
     try:

@@ -14,6 +14,9 @@ from trtpost.errors import MissingPackageError, ModelError
 OWNER = "trtpost"
 """Name of the parameter that every configuration of ours has, so that an export replaces nothing else."""
 
+MAX_PIXELS = "max_pixels"
+"""Name of the parameter that says how many pixels of photos a model of ours holds at once."""
+
 _TYPES = {
     "bytes": "TYPE_STRING",
     "float16": "TYPE_FP16",
@@ -66,6 +69,7 @@ def model_config(
     instances: int = 1,
     on_gpu: bool = True,
     warmup: Iterable[Warmup] = (),
+    max_pixels: int | None = None,
 ) -> Any:
     """The `ModelConfig` of one model.
 
@@ -78,6 +82,7 @@ def model_config(
         instances: how many run at once, on each GPU or on the CPU.
         on_gpu: False for work that needs none: it stays on the CPU where there are GPUs.
         warmup: tensors of the first request.
+        max_pixels: of the photos that are in memory at once; None of a model that decodes none.
     """
     messages = _messages()
     config = messages.ModelConfig(name=name, backend=backend, platform=platform, max_batch_size=max_batch)
@@ -96,6 +101,8 @@ def model_config(
             name=tensor.name, data_type=_TYPES[tensor.dtype], dims=tensor.dims, label_filename=tensor.labels
         )
     config.parameters[OWNER].string_value = role
+    if max_pixels is not None:
+        config.parameters[MAX_PIXELS].string_value = str(max_pixels)
     config.version_policy.latest.num_versions = 1
     kind = messages.ModelInstanceGroup
     config.instance_group.add(count=instances, kind=kind.KIND_AUTO if on_gpu else kind.KIND_CPU)

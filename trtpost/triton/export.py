@@ -15,6 +15,7 @@ from typing import Any, get_args
 
 import onnx
 
+from trtpost.admission import SERVED_PIXELS
 from trtpost.bundle import PASSPORT, Bundle
 from trtpost.choices import Form
 from trtpost.errors import SpecError, TrtpostError, one_line, reason
@@ -56,6 +57,7 @@ def export_triton(
     form: Form = "python",
     instances: int = 1,
     max_batch: int | None = None,
+    max_pixels: int = SERVED_PIXELS,
 ) -> list[Path]:
     """Write a bundle into a model repository, as a new version where it is there already.
 
@@ -69,6 +71,7 @@ def export_triton(
             ensemble decodes and scales the photos.
         instances: how many run at once, on each GPU or on the CPU.
         max_batch: photos that the server may join; None: what the bundle takes, where it takes several.
+        max_pixels: of the photos that are in memory at once; a request of more is an error.
 
     Returns:
         The folder of each new version.
@@ -84,12 +87,12 @@ def export_triton(
         name = re.sub(r"[^A-Za-z0-9_.-]+", "_", bundle.path.resolve().stem)
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
         raise SpecError(f"the name of a model takes letters, digits, _, - and ., not '{name}': give one with --name")
-    if instances < 1 or (max_batch is not None and not 1 <= max_batch <= MAX_BATCH):
-        raise SpecError(f"a model needs at least one instance, and batches of 1 to {MAX_BATCH}")
+    if instances < 1 or max_pixels < 1 or (max_batch is not None and not 1 <= max_batch <= MAX_BATCH):
+        raise SpecError(f"a model needs at least one instance, a pixel, and batches of 1 to {MAX_BATCH}")
     if form == "python":
-        parts = [_whole(bundle, name, instances, max_batch or max(8, bundle.passport.max_batch))]
+        parts = [_whole(bundle, name, instances, max_batch or max(8, bundle.passport.max_batch), max_pixels)]
     else:
-        parts = _engine_parts(bundle, name, form, instances, max_batch)
+        parts = _engine_parts(bundle, name, form, instances, max_batch, max_pixels)
     for part in parts:
         _check_owner(repository / part.config.name, part.config)
     try:
@@ -109,7 +112,7 @@ def next_step(repository: Path, versions: Iterable[Path]) -> str:
     return f"serve it: tritonserver --model-repository {shlex.quote(str(repository.resolve()))}{needs}"
 
 
-def _whole(bundle: Bundle, name: str, instances: int, max_batch: int) -> Part:
+def _whole(bundle: Bundle, name: str, instances: int, max_batch: int, max_pixels: int) -> Part:
     """The bundle behind our own `Segmenter`: everything in one model."""
     pre = bundle.passport.pre
     size = bundle.passport.post.size if isinstance(bundle.passport.post.size, tuple) else (pre.height, pre.width)
@@ -123,6 +126,7 @@ def _whole(bundle: Bundle, name: str, instances: int, max_batch: int) -> Part:
         instances=instances,
         on_gpu=bundle.plan is not None,
         warmup=[Warmup("image", "uint8", (*size, 3))],
+        max_pixels=max_pixels,
     )
     files: dict[str, bytes | Path] = {"model.py": _MODEL.format("MaskModel").encode(), BUNDLE: bundle.path}
     if not bundle.path.is_dir():
@@ -130,7 +134,9 @@ def _whole(bundle: Bundle, name: str, instances: int, max_batch: int) -> Part:
     return Part(config, files, _labels(bundle))
 
 
-def _engine_parts(bundle: Bundle, name: str, form: Form, instances: int, max_batch: int | None) -> list[Part]:
+def _engine_parts(
+    bundle: Bundle, name: str, form: Form, instances: int, max_batch: int | None, max_pixels: int
+) -> list[Part]:
     """The engine in a backend of Triton's own; with an ensemble, where photos have to be scaled before it."""
     passport = bundle.passport
     model = onnx.load(bundle.model)
@@ -176,6 +182,7 @@ def _engine_parts(bundle: Bundle, name: str, form: Form, instances: int, max_bat
         [replace(one, shape=False) for one in inputs],
         max_batch=joined,
         on_gpu=False,
+        max_pixels=max_pixels,
     )
     card = passport.to_json().encode()
     photo_part = Part(photo, {"model.py": _MODEL.format("PhotoModel").encode(), PASSPORT: card}, {})

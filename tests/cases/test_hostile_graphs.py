@@ -1,0 +1,103 @@
+"""Files of graphs and labels that would cost minutes: each is read in one pass, or refused in a sentence."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from trtpost.baked import MAX_DEPTH, MAX_NODES
+from trtpost.errors import ModelError, SpecError
+from trtpost.files import read_limited
+from trtpost.graph.calls import check_calls
+
+OPSETS = [helper.make_opsetid("", 17), helper.make_opsetid("f", 1)]
+
+READ = """
+import sys
+from pathlib import Path
+from trtpost.errors import ModelError
+from trtpost.graph.model import load_model
+try:
+    print(len(load_model(Path(sys.argv[1])).graph.node))
+except ModelError as error:
+    print(error)
+"""
+
+
+def function(name: str, calls: list[str]) -> onnx.FunctionProto:
+    """Calls the others one after the other."""
+    names = ["a", *(f"b{index}" for index in range(len(calls) - 1)), "b"]
+    nodes = [
+        helper.make_node(call, [names[index]], [names[index + 1]], domain="" if call == "Relu" else "f")
+        for index, call in enumerate(calls)
+    ]
+    return helper.make_function("f", name, ["a"], ["b"], nodes, OPSETS)
+
+
+def model(nodes: list[onnx.NodeProto], functions: list[onnx.FunctionProto]) -> onnx.ModelProto:
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 3, 8, 8]) for name in "xy"]
+    graph = helper.make_graph(nodes, "graph", value[:1], value[1:])
+    return helper.make_model(graph, opset_imports=OPSETS, functions=functions, ir_version=9)
+
+
+def calling(functions: int, times: int) -> onnx.ModelProto:
+    """Functions each of which calls the next one so many times."""
+    bodies = [[f"F{index + 1}"] * times for index in range(functions - 1)] + [["Relu"] * times]
+    call = helper.make_node("F0", ["x"], ["y"], domain="f")
+    return model([call], [function(f"F{index}", body) for index, body in enumerate(bodies)])
+
+
+def backwards(count: int) -> onnx.ModelProto:
+    names = ["x", *(f"t{index}" for index in range(count - 1)), "y"]
+    nodes = [helper.make_node("Relu", [names[index]], [names[index + 1]], name="same") for index in range(count)]
+    return model(nodes[::-1], [])
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda: calling(4000, 1), "4000 deep"),
+        (lambda: calling(60, 2), "more than"),
+        (lambda: calling(12, 2), "4096"),
+        (lambda: backwards(10_000), "10000"),
+    ],
+    ids=["chained", "doubling", "few doublings", "backwards"],
+)
+def test_squares_are_none(tmp_path, made, said):
+    """In a process that ends when it takes long."""
+    onnx.save(made(), tmp_path / "net.onnx")
+    done = subprocess.run(
+        [sys.executable, "-c", READ, str(tmp_path / "net.onnx")],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (30, 30)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert said in done.stdout
+
+
+def test_both_sides_of_the_limits():
+    """Of depth, and of nodes."""
+    check_calls(calling(MAX_DEPTH, 1), "net")
+    with pytest.raises(ModelError, match="deep"):
+        check_calls(calling(MAX_DEPTH + 1, 1), "net")
+    doublings = MAX_NODES.bit_length() - 1
+    check_calls(calling(doublings, 2), "net")
+    with pytest.raises(ModelError, match="expand to"):
+        check_calls(calling(doublings + 1, 2), "net")
+
+
+def test_a_label_file_is_not_read_beyond_its_limit(tmp_path):
+    """A sparse file of 100 GB takes no memory and no time."""
+    with (tmp_path / "labels").open("wb") as file:
+        file.truncate(100 << 30)
+    with pytest.raises(SpecError, match="more than 16 MiB, and no label file"):
+        read_limited(tmp_path / "labels", "label file", 16 << 20, SpecError)
+    (tmp_path / "labels").write_bytes(b"a\n" * (8 << 20))
+    assert len(read_limited(tmp_path / "labels", "label file", 16 << 20, SpecError)) == 16 << 20
