@@ -12,6 +12,7 @@ help: ## show this list
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --upgrade pip
 	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@$(BIN)/python scripts/setup_gpu.py
 	@touch $@
 
 .PHONY: setup

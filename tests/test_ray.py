@@ -444,5 +444,5 @@ def test_no_cluster_is_said_at_once(ray, monkeypatch, address, why):
 
 def test_a_missing_ray_is_named(bundle, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingPackageError, match=r"pip install 'trtpost\[ray\]'"):
+    with pytest.raises(MissingPackageError, match=r"pip install 'ray\[data\]>="):
         segment_dataset(None, bundle)

@@ -683,16 +683,49 @@ def export_onnx(
 
 
 @app.command()
-def doctor(as_json: Annotated[bool, JSON] = False) -> None:
+def doctor(
+    as_json: Annotated[bool, JSON] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="install what this machine's GPU needs")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask before --fix installs anything")] = False,
+) -> None:
     """Show what is installed, which GPU there is, and what build and infer would use here."""
     from trtpost.doctor import examine
     from trtpost.report import findings_json, findings_table
 
+    if fix:
+        _fix(yes=yes)
+        return
     findings = examine()
     if as_json:
         print(findings_json(findings))
     else:
         _console().print(findings_table(findings))
+
+
+def _fix(*, yes: bool) -> None:
+    """Install what the GPU needs, once the user agrees."""
+    from trtpost.errors import SpecError, one_line
+    from trtpost.gpu_setup import needs, satisfy
+
+    missing = needs()
+    if missing is None:
+        print("there is no NVIDIA GPU on this machine, so there is nothing to fix")
+        return
+    print(one_line(f"{missing.gpu.name}, compute capability {missing.gpu.compute_capability}, CUDA {missing.cuda}"))
+    for sentence in missing.by_hand:
+        print(one_line(sentence))
+    if not missing.steps:
+        print("nothing else is missing" if missing.by_hand else "nothing is missing")
+        return
+    print(f"into {sys.prefix}:")
+    for step in missing.steps:
+        print(f"  {step}")
+    if not yes:
+        if not sys.stdin.isatty():
+            raise SpecError("this is no terminal to answer on: trtpost doctor --fix --yes does it without asking")
+        typer.confirm("do it?", abort=True)
+    satisfy(missing, print)
+    print("done; trtpost doctor shows what is there now")
 
 
 def _check_page(path: Path | None) -> None:

@@ -21,6 +21,7 @@ from PIL import Image, UnidentifiedImageError, _imaging
 from trtpost.cost import CostError, check_cost, check_tiff
 from trtpost.errors import ImageError, reason
 from trtpost.headers import first_jpeg_end, jpeg2000_samples
+from trtpost.packages import installation
 
 Photo = NDArray[np.uint8]
 """uint8 [H, W, 3], RGB, upright."""
@@ -245,7 +246,7 @@ def _unidentified(content: bytes) -> str:
     """What is wrong with a file that none of the decoders takes."""
     Image.init()
     if _is_heic(content) and "HEIF" not in Image.OPEN:
-        return "is HEIC, which needs a decoder: pip install 'trtpost[heic]', or convert it to JPEG"
+        return f"is HEIC, which needs a decoder: {installation('heic')}, or convert it to JPEG"
     for format_name, signatures in SIGNATURES.items():
         if content.startswith(signatures) and format_name in Image.OPEN:
             return f"is damaged, cut short, or a kind of {format_name} that Pillow does not decode: save it as PNG"

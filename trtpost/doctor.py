@@ -5,10 +5,10 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 
-from trtpost import cuda, fused
+from trtpost import cuda, fused, gpu_setup
 from trtpost.backends.tensorrt import flavour as flavours
 from trtpost.backends.tensorrt.obstacle import this_machine
-from trtpost.packages import installed_version
+from trtpost.packages import installation, installed_version
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ def examine() -> list[Finding]:
         Finding("trtpost", f"{__version__} on Python {platform.python_version()}, {platform.platform()}", True),
         _package("onnxruntime", "runs the baked graph on the CPU", "pip install onnxruntime"),
         _kernel(),
-        _package("tensorflow", "converts TensorFlow models", "pip install 'trtpost[tf]'"),
-        _package("tf2onnx", "converts TensorFlow models", "pip install 'trtpost[tf]'"),
-        _package("tensorrt", "builds plans, on a machine with a GPU", "pip install 'trtpost[tensorrt]' there"),
-        _package("tensorrt_rtx", "builds plans for RTX GPUs, with or without one", "pip install 'trtpost[rtx]'"),
-        _package("pycuda", "runs plans on the GPU", "pip install 'trtpost[gpu]', which needs the CUDA toolkit"),
+        _package("tensorflow", "converts TensorFlow models", installation("tf")),
+        _package("tf2onnx", "converts TensorFlow models", installation("tf")),
+        _package("tensorrt", "builds plans, on a machine with a GPU", f"{installation('tensorrt')} there"),
+        _package("tensorrt_rtx", "builds plans for RTX GPUs, with or without one", installation("rtx")),
+        _package("pycuda", "runs plans on the GPU", "trtpost doctor --fix, on a machine with an NVIDIA GPU"),
     ]
     if driver is None:
         findings.append(Finding("GPU driver", "no NVIDIA driver on this machine", False))
@@ -47,6 +47,9 @@ def examine() -> list[Finding]:
             )
             for one in driver.devices
         ] or [Finding("GPU", "the driver sees none", False)]
+    if missing := gpu_setup.needs(driver):
+        findings += [Finding("GPU", sentence, False) for sentence in missing.by_hand]
+        findings += [Finding("GPU", f"trtpost doctor --fix would {step}", False) for step in missing.steps]
     flavour, why = flavours.builder_here()
     findings.append(Finding("build", f"{'engine.plan with ' + flavour if flavour else 'no engine.plan'}: {why}"))
     findings.append(Finding("infer", _infer()))

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+from trtpost.baked import DOMAIN
 from trtpost.bundle import Bundle, is_bundle
 from trtpost.errors import ModelError, TrtpostError, reason
 from trtpost.graph.bake import NETWORK, inlined, is_inlined
-from trtpost.graph.model import DOMAIN, metadata, save_model
+from trtpost.graph.model import metadata, save_model
 from trtpost.spec import Post
 
 ENDING = ".inlined.onnx"

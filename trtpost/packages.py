@@ -58,5 +58,28 @@ def require(module: str, extra: str, purpose: str) -> ModuleType:
         if error.name is None or error.name.split(".")[0] != module.split(".", maxsplit=1)[0]:
             raise
         raise MissingPackageError(
-            f"{purpose} needs the package {module.split('.', maxsplit=1)[0]}: pip install 'trtpost[{extra}]'"
+            f"{purpose} needs the package {module.split('.', maxsplit=1)[0]}: {installation(extra)}"
         ) from None
+
+
+def installation(extra: str) -> str:
+    """The command that installs what an extra of ours stands for, here and now, wherever trtpost came from."""
+    if extra == "gpu":
+        return "trtpost doctor --fix"
+    from importlib.metadata import requires
+
+    from packaging.requirements import Requirement
+
+    needed = [Requirement(text) for text in requires("trtpost") or ()]
+    wanted = [one for one in needed if one.marker and one.marker.evaluate({"extra": extra})]
+    alone = [one for one in wanted if not one.marker.evaluate({"extra": ""})]  # type: ignore[union-attr]
+    names = " ".join(f"'{one.name}{_in_brackets(one.extras)}{one.specifier}'" for one in alone)
+    return f"pip install {names}{INDEXES.get(extra, '')}"
+
+
+INDEXES = {"tensorrt": " --extra-index-url https://pypi.nvidia.com"}
+"""What has to be added to the command where the libraries are not on the usual index."""
+
+
+def _in_brackets(extras: set[str]) -> str:
+    return f"[{','.join(sorted(extras))}]" if extras else ""

@@ -164,7 +164,7 @@ def test_a_page_needs_its_packages(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = CliRunner().invoke(app, ["bench", "resize", "--rounds", "3", "--html", str(tmp_path / "page.html")])
     assert result.exit_code
-    assert "trtpost[report]" in str(result.exception)
+    assert "pip install 'jinja2>=3.1' 'matplotlib>=3.8'" in str(result.exception)
 
 
 def test_classes_without_background_and_flat_outputs(tmp_path):

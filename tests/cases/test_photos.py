@@ -132,7 +132,7 @@ def test_heic_without_its_decoder_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pi_heif", None)
     decode._register_heif.cache_clear()
     try:
-        with pytest.raises(ImageError, match=r"is HEIC, which needs a decoder: pip install 'trtpost\[heic\]'"):
+        with pytest.raises(ImageError, match=r"is HEIC, which needs a decoder: pip install 'pi-heif>="):
             read_photo(HEIC)
     finally:
         decode._register_heif.cache_clear()

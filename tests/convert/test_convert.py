@@ -60,7 +60,7 @@ def test_keras_names_and_dynamic_batch_are_kept(keras_model, tmp_path):
 def test_without_tensorflow_the_extra_is_named(tmp_path, monkeypatch):
     (tmp_path / "net.keras").write_text("x")
     monkeypatch.setattr("trtpost.convert.find_spec", lambda _: None)
-    with pytest.raises(MissingPackageError, match=r"tensorflow and tf2onnx: pip install 'trtpost\[tf\]'"):
+    with pytest.raises(MissingPackageError, match=r"tensorflow and tf2onnx: pip install 'tensorflow-cpu>=2.18'"):
         convert(tmp_path / "net.keras")
 
 

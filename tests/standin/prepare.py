@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tarfile
-import tempfile
-import zipfile
 from pathlib import Path
+
+from trtpost import gpu_setup
 
 ROOT = Path(__file__).parents[2]
 SOURCES = Path(__file__).parent / "driver"
@@ -19,8 +18,7 @@ BUILD = ROOT / "build" / "standin"
 LIBRARY = BUILD / "libcuda.so.1"
 INCLUDE = BUILD / "cuda" / "include"
 
-HEADERS = ("nvidia-cuda-runtime==13.0.*", "nvidia-cuda-profiler-api==13.0.*")  # cuda.h, cudaProfiler.h
-PYCUDA = "pycuda==2026.1"
+CUDA = "13.0"  # that the stand-in is
 
 
 def main() -> None:
@@ -57,17 +55,9 @@ def kernels() -> Path:
 
 def headers() -> None:
     """The CUDA header files, out of NVIDIA's wheels."""
-    if (INCLUDE / "cuda.h").is_file() and (INCLUDE / "cudaProfiler.h").is_file():
-        return
-    print("== fetching the CUDA header files", flush=True)
-    INCLUDE.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        _pip("download", "--no-deps", "--only-binary", ":all:", "--dest", folder, *HEADERS)
-        for wheel in Path(folder).glob("*.whl"):
-            with zipfile.ZipFile(wheel) as archive:
-                for name in archive.namelist():
-                    if name.endswith(("/include/cuda.h", "/include/cudaProfiler.h")):
-                        (INCLUDE / Path(name).name).write_bytes(archive.read(name))
+    if not (INCLUDE / "cuda.h").is_file():
+        print("== fetching the CUDA header files", flush=True)
+        gpu_setup.fetch_headers(CUDA, INCLUDE)
 
 
 def pycuda() -> None:
@@ -75,23 +65,7 @@ def pycuda() -> None:
     if pycuda_works():
         return
     print("== compiling pycuda (a minute or two)", flush=True)
-    libraries = INCLUDE.parent / "lib64"
-    libraries.mkdir(exist_ok=True)
-    link = libraries / "libcuda.so"
-    link.unlink(missing_ok=True)
-    link.symlink_to(LIBRARY)
-    with tempfile.TemporaryDirectory() as folder:
-        _pip("download", "--no-deps", "--no-binary", "pycuda", "--dest", folder, PYCUDA)
-        (archive,) = Path(folder).glob("pycuda-*.tar.gz")
-        with tarfile.open(archive) as sources:
-            sources.extractall(folder, filter="data")
-        (source,) = (path for path in Path(folder).glob("pycuda-*") if path.is_dir())
-        # What setup.py would otherwise look for in the user's home. No optimisation: it halves the time, and Python
-        # objects are all that it handles.
-        (source / "siteconf.py").write_text(
-            f'CUDA_ROOT = "{INCLUDE.parent}"\nCUDA_ENABLE_CURAND = False\nCXXFLAGS = ["-O0", "-g0"]\n'
-        )
-        _pip("install", source)
+    gpu_setup.install_pycuda(CUDA, LIBRARY, INCLUDE)
     if not pycuda_works():
         raise SystemExit("pycuda is installed but does not run on the stand-in driver")
 
@@ -102,10 +76,6 @@ def pycuda_works() -> bool:
         "import pycuda.driver as d; d.init(); assert d.Device.count()"
     )
     return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
-
-
-def _pip(*arguments: str | Path) -> None:
-    _run(sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments)
 
 
 def _run(*command: str | Path) -> None:

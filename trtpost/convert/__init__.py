@@ -23,6 +23,7 @@ from trtpost.convert.tflite import Metadata, read_metadata
 from trtpost.errors import MissingPackageError, ModelError, printable
 from trtpost.graph.model import set_metadata
 from trtpost.graph.training import check_trained
+from trtpost.packages import installation
 
 OPSET = 17
 """Of the models that we write."""
@@ -51,7 +52,7 @@ def convert(
     missing = [name for name in ("tensorflow", "tf2onnx") if find_spec(name) is None]
     if missing:
         raise MissingPackageError(
-            f"converting {source} needs {' and '.join(missing)}: pip install 'trtpost[tf]', "
+            f"converting {source} needs {' and '.join(missing)}: {installation('tf')}, "
             "or convert it elsewhere and give the ONNX file"
         )
     facts = read_metadata(source) if kind == "tflite" else Metadata()

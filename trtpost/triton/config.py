@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trtpost.errors import MissingPackageError, ModelError
+from trtpost.packages import installation
 
 OWNER = "trtpost"
 """Name of the parameter that every configuration of ours has, so that an export replaces nothing else."""
@@ -171,5 +172,5 @@ def _messages() -> Any:
     try:
         from tritonclient.grpc import model_config_pb2
     except ImportError:
-        raise MissingPackageError("exporting for Triton needs tritonclient: pip install 'trtpost[triton]'") from None
+        raise MissingPackageError(f"exporting for Triton needs tritonclient: {installation('triton')}") from None
     return model_config_pb2

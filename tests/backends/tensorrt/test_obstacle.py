@@ -50,7 +50,7 @@ def test_nothing_stands_in_the_way(portable):
         (RTX, gpu("7.5"), r"8\.0, 8\.6, 8\.9, 12\.0, but Some GPU has 7\.5"),
         (RTX, gpu("9.0"), r"but Some GPU has 9\.0"),
         (RTX, replace(HERE, driver=Driver("12.4", GPU.devices)), r"supports CUDA 12\.4, but .* needs CUDA 13: update"),
-        (FULL, replace(HERE, pycuda=False), r"pip install 'trtpost\[gpu\]'"),
+        (FULL, replace(HERE, pycuda=False), r"trtpost doctor --fix compiles it"),
     ],
 )
 def test_each_obstacle_has_its_sentence(portable, plan, machine, why):

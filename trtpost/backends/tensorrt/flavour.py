@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from trtpost import cuda
 from trtpost.backends.tensorrt.settings import COMPATIBILITIES, Settings
 from trtpost.errors import BackendError, SpecError
-from trtpost.packages import installed_version, require
+from trtpost.packages import installation, installed_version, require
 
 FLAVOURS = {"tensorrt": "tensorrt", "tensorrt_rtx": "rtx"}
 """Module name to the extra that installs it, the preferred one first."""
@@ -45,7 +45,7 @@ def builder_here() -> tuple[str | None, str]:
         )
     return (
         None,
-        "no TensorRT is installed: pip install 'trtpost[rtx]' (or 'trtpost[tensorrt]' on a machine with a GPU)",
+        f"no TensorRT is installed: {installation('rtx')} (or, on a machine with a GPU, the full one)",
     )
 
 

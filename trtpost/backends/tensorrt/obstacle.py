@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from trtpost import cuda
 from trtpost.backends.tensorrt.flavour import FLAVOURS
 from trtpost.bundle import Bundle, Plan
-from trtpost.packages import installed_version, packages_of
+from trtpost.packages import installation, installed_version, packages_of
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ def obstacle(bundle: Bundle, machine: Machine) -> str | None:
         return "the NVIDIA driver sees no GPU (CUDA_VISIBLE_DEVICES may hide it)"
     gpu, again = driver.devices[0], _rebuild(bundle, plan.flavour)
     if plan.flavour not in machine.versions:
-        extra = FLAVOURS[plan.flavour]
-        return f"the plan needs {plan.flavour} {plan.version}, which is not installed: pip install 'trtpost[{extra}]'"
+        command = installation(FLAVOURS[plan.flavour])
+        return f"the plan needs {plan.flavour} {plan.version}, which is not installed: {command}"
     installed = machine.versions[plan.flavour]
     if installed != plan.version:
         return (
@@ -79,7 +79,7 @@ def obstacle(bundle: Bundle, machine: Machine) -> str | None:
             "update the NVIDIA driver"
         )
     if not machine.pycuda:
-        return "plans are run by pycuda, which is not installed: pip install 'trtpost[gpu]' (it needs the CUDA toolkit)"
+        return "plans are run by pycuda, which is not installed: trtpost doctor --fix compiles it"
     return None
 
 
