@@ -27,7 +27,6 @@ from trtpost.console import ConsoleProgress  # noqa: E402
 from trtpost.image import write_picture  # noqa: E402
 from trtpost.report import timing_table  # noqa: E402
 from trtpost.segment import Result  # noqa: E402
-from trtpost.spec import parse_labels  # noqa: E402
 from trtpost.timing import Stopwatch, Timing  # noqa: E402
 
 MODELS, OUTPUT = ROOT / "models", ROOT / "demo"
@@ -47,17 +46,16 @@ def main() -> int:
 
         console.print("\n[bold]2. MediaPipe's selfie segmentation (TFLite) on a portrait[/]")
         selfie = build(downloads / "selfie_segmentation.tflite", OUTPUT / "selfie.trtpost", progress=progress)
-        portrait = _segment(Segmenter(selfie), downloads / "grace_hopper.jpg", "portrait")
+        portrait = _segment(Segmenter(selfie), downloads / "grace_hopper.jpg", "portrait", console)
 
         console.print(f"\n[bold]3. Our own network (Keras) on a street drawn at {SCENE_SIZE[0]}x{SCENE_SIZE[1]}[/]")
         photo, truth = _street(console)
-        labels = parse_labels((MODELS / "scenes.labels.txt").read_text())
         street: list[tuple[str, Timing]] = []
         for resize in ("nearest", "bilinear"):
-            options = BuildOptions(labels=labels, resize=resize)
+            options = BuildOptions(resize=resize)
             bundle = build(MODELS / "scenes.keras", OUTPUT / f"street_{resize}.trtpost", options, progress=progress)
-            result = _segment(Segmenter(bundle), photo, f"street_{resize}")
-            score = mean_iou(result.mask, truth, len(labels))
+            result = _segment(Segmenter(bundle), photo, f"street_{resize}", console)
+            score = mean_iou(result.mask, truth, len(result.classes))
             console.print(f"score   {resize}: mean IoU {score:.3f} against the exact labels at 12 megapixels")
             street.append((f"street, {resize}", result.timing))
     except (TrtpostError, OSError) as error:
@@ -84,8 +82,11 @@ def _street(console: Console) -> tuple[Path, NDArray[np.uint8]]:
     return photo, known
 
 
-def _segment(segmenter: Segmenter, photo: Path, name: str) -> Result:
+def _segment(segmenter: Segmenter, photo: Path, name: str, console: Console) -> Result:
     """Mask and overlay of a photo, written to the demo's folder."""
+    console.print(f"run     {name} on {segmenter.engine}", soft_wrap=True)
+    if segmenter.note:
+        console.print(f"        not on the GPU: {segmenter.note}", soft_wrap=True)
     segmenter.warm_up()
     result = segmenter(photo)
     watch = Stopwatch()

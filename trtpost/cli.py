@@ -342,7 +342,8 @@ def infer(
         _show_outcomes(path, {"engine": "Ray", "address": ray}, outcomes, time.perf_counter() - start, as_json=as_json)
         return
     with Segmenter(path, backend=backend, threads=threads, fast_decode=fast_decode) as segmenter:
-        warm_up = segmenter.warm_up()
+        # a run whose only use is that later ones are not slowed by first-time work: one photo does without
+        warm_up = segmenter.warm_up() if len(jobs) > 1 or repeat > 1 or profile else None
         layers = segmenter.profile(jobs[0].photo.source) if profile else []
         with _bar(len(jobs), "photos", quiet=as_json) as advance:
             outcomes, seconds = inference.run_all(
@@ -358,12 +359,13 @@ def infer(
         passport, name, note = segmenter.bundle.passport, segmenter.engine, segmenter.note
         facts: dict[str, Any] = {"engine": name, "backend": segmenter.backend, "precision": passport.precision}
     if not as_json:
-        print(f"engine {one_line(str(path))} on {name}; warm-up {warm_up:.1f} ms, not counted below")
+        warmed = "the first run, not warmed up" if warm_up is None else f"warm-up {warm_up:.1f} ms, not counted below"
+        print(f"engine {one_line(str(path))} on {name}; {warmed}")
         if note:
             print(f"not on the GPU: {note}")
         if passport.normalization == ASSUMED:
             print("normalisation of the pixels was assumed when the engine was built: see trtpost inspect")
-    _show_outcomes(path, facts | {"warm_up_ms": round(warm_up, 3)}, outcomes, seconds, layers, as_json=as_json)
+    _show_outcomes(path, facts | {"warm_up_ms": None if warm_up is None else round(warm_up, 3)}, outcomes, seconds, layers, as_json=as_json)
 
 
 def _show_outcomes(
