@@ -365,7 +365,8 @@ def infer(
             print(f"not on the GPU: {note}")
         if passport.normalization == ASSUMED:
             print("normalisation of the pixels was assumed when the engine was built: see trtpost inspect")
-    _show_outcomes(path, facts | {"warm_up_ms": None if warm_up is None else round(warm_up, 3)}, outcomes, seconds, layers, as_json=as_json)
+    facts["warm_up_ms"] = None if warm_up is None else round(warm_up, 3)
+    _show_outcomes(path, facts, outcomes, seconds, layers, as_json=as_json)
 
 
 def _show_outcomes(
