@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trtpost.files import open_regular
 from trtpost.spec import parse_labels
 
 _LARGEST_LABELS = 1 << 22
@@ -41,13 +42,14 @@ class Metadata:
 
 def is_tflite(path: Path) -> bool:
     """True where the file has TFLite's identifier."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(8)[4:] == b"TFL3"
 
 
 def read_metadata(path: Path) -> Metadata:
     """Read normalisation of the first input and the label list; what is missing or damaged is left empty."""
-    data = path.read_bytes()
+    with open_regular(path) as file:
+        data = file.read()
     try:
         mean, std = _normalization(data)
     except (struct.error, IndexError, TypeError, ValueError):
@@ -57,7 +59,7 @@ def read_metadata(path: Path) -> Metadata:
 
 def _labels(path: Path) -> tuple[str, ...]:
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             for entry in archive.infolist():
                 name = entry.filename
                 if "label" in name.lower() and name.endswith(".txt") and entry.file_size <= _LARGEST_LABELS:
