@@ -213,7 +213,7 @@ def test_settings_that_do_not_fit_the_model(tmp_path, source):
 
 def test_a_missing_tensorrt_is_named_and_nothing_is_written(tmp_path, source, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorrt", None)
-    with pytest.raises(MissingPackageError, match=r"trtpost\[tensorrt\]"):
+    with pytest.raises(MissingPackageError, match=r"pip install 'tensorrt>=10"):
         build(source, tmp_path / "a.trtpost", flavour="tensorrt")
     assert not (tmp_path / "a.trtpost").exists()
 
@@ -280,11 +280,11 @@ def test_what_makes_a_rebuild_needless(tmp_path, source, photos):
 
 def test_a_timing_cache_does_not_decide_the_bundle():
     requests = {
-        _request("hash", BuildOptions(flavour="tensorrt", timing_cache=cache), "tensorrt", ())
+        _request("hash", BuildOptions(flavour="tensorrt", timing_cache=cache), "tensorrt", (), "")
         for cache in (None, "a.cache", "b.cache")
     }
     assert len(requests) == 1
-    assert _request("hash", BuildOptions(flavour="tensorrt", workspace=64), "tensorrt", ()) not in requests
+    assert _request("hash", BuildOptions(flavour="tensorrt", workspace=64), "tensorrt", (), "") not in requests
 
 
 def test_a_plan_of_another_precision_is_never_only_a_warning(tmp_path, source, monkeypatch):

@@ -155,7 +155,7 @@ def test_a_baked_file_is_not_written_over_itself(exported, tmp_path):
 
 def test_what_is_no_bundle_is_refused_in_a_sentence(tmp_path):
     save(nchw(), tmp_path / "net.onnx")
-    for name, words in (("net.onnx", "was not baked by trtpost"), ("nothing", "no such engine bundle")):
+    for name, words in (("net.onnx", "is a model, not an engine bundle"), ("nothing", "no such engine bundle")):
         run = trtpost("export", "onnx", name, cwd=tmp_path)
         assert (run.returncode, run.stdout) == (1, "")
         assert words in run.stderr

@@ -184,7 +184,7 @@ def actor(ray, bundle):
     """Makes an actor in this process: what it does with rows, without the wait for a process of its own."""
 
     def make(output: Path | str | None, **settings) -> archive._Actor:
-        values = {"resume": True, "pack": False, "fast_decode": False, "backend": "onnxruntime", "cores": 1}
+        values = {"resume": True, "encoding": "palette", "fast_decode": False, "backend": "onnxruntime", "cores": 1}
         values |= {"folder": "/nowhere", "filesystem": None, "output_filesystem": None} | settings
         return archive._Actor(
             ray.put(archive._files(bundle)), archive._Settings(output=output and str(output), **values)

@@ -27,6 +27,7 @@ from trtpost.errors import SpecError, TrtpostError, one_line, printable
 from trtpost.files import remove_abandoned
 from trtpost.image import class_name, is_ours, palette, write_mask, write_picture
 from trtpost.photos import MASK_ENDING, OVERLAY_ENDING, STDIN, PhotoFile
+from trtpost.png import written_as
 from trtpost.resume import is_done, mark_of
 from trtpost.segment import Result, Segmenter
 from trtpost.targets import check_targets
@@ -218,8 +219,10 @@ def run_all(
     remove_abandoned(_targets(jobs))
     admission = Admission(max_pixels)
 
+    found_as = written_as(encoding, len(segmenter.bundle.passport.classes))
+
     def work(job: Job) -> Outcome:
-        if not again and job.photo.searched and _is_done(job, segmenter.fingerprint, encoding):
+        if not again and job.photo.searched and _is_done(job, segmenter.fingerprint, found_as):
             outcome = Outcome(job, skipped=True)
         else:
             try:
@@ -257,7 +260,7 @@ def to_stdout(segmenter: Segmenter, photos: Sequence[PhotoFile], encoding: Encod
 
 
 def _is_done(job: Job, fingerprint: str, encoding: Encoding) -> bool:
-    wanted = {job.mask: encoding, job.overlay: None}
+    wanted = {job.mask: encoding, job.overlay: None}  # overlays are no masks
     return all(is_done(target, job.photo.path, fingerprint, wanted[target]) for target in _targets([job]))
 
 

@@ -64,6 +64,11 @@ def _png(mask: NDArray[np.uint8], bits: int, colour_type: int, *chunks: tuple[by
     return SIGNATURE + b"".join(_chunk(name, content) for name, content in written) + END
 
 
+def written_as(encoding: Encoding, classes: int) -> Encoding:
+    """The encoding that a mask of so many classes is found in: more than 16 cannot be packed."""
+    return "palette" if encoding == "packed" and bits_for(min(classes, 256)) == 8 else encoding
+
+
 def bits_for(values: int) -> int:
     """The fewest bits of a pixel in a palette PNG that tell so many values apart."""
     return next(bits for bits in (1, 2, 4, 8) if values <= 1 << bits)

@@ -34,7 +34,7 @@ from trtpost.image import MAX_BYTES, encode_mask, palette
 from trtpost.inference import Job, Outcome, mask_names
 from trtpost.packages import require
 from trtpost.photos import MASK_ENDING, OVERLAY_ENDING, PhotoFile
-from trtpost.png import END
+from trtpost.png import END, written_as
 from trtpost.resume import HEAD, marked_size, source_of
 from trtpost.segment import Segmenter
 
@@ -341,6 +341,7 @@ class _Actor:
                 path, backend=settings.backend, threads=settings.cores, fast_decode=settings.fast_decode
             )
         self._settings = settings
+        self._found_as = written_as(settings.encoding, len(self._segmenter.bundle.passport.classes))
         self._pool = ThreadPoolExecutor(settings.cores + AHEAD)
 
     def __call__(self, table: Any) -> Any:
@@ -411,12 +412,12 @@ class _Actor:
             head, tail = file.read_at(HEAD, 0), file.read_at(len(END), there.size - len(END))
         if content is not None:  # no file could be newer: the mask must say it is of this
             source = _source_of_content(content)
-            size = marked_size(head, tail, self._segmenter.fingerprint, source, self._settings.encoding)
+            size = marked_size(head, tail, self._segmenter.fingerprint, source, self._found_as)
             return size if f" {source}".encode() in head else None
         files, place = _place(path, self._settings.filesystem)
         photo = files.get_file_info(place)
         source = source_of(PurePosixPath(path).name, photo.size or 0)
-        size = marked_size(head, tail, self._segmenter.fingerprint, source, self._settings.encoding)
+        size = marked_size(head, tail, self._segmenter.fingerprint, source, self._found_as)
         if size is None:
             return None
         if photo.mtime_ns and there.mtime_ns and photo.mtime_ns > there.mtime_ns:

@@ -115,7 +115,6 @@ def marked_size(
 
 
 def _is_in(head: bytes, encoding: Encoding | None) -> bool:
-    """Is a mask written in this encoding? Of more than 256 classes there is only one; many classes cannot be packed."""
+    """Is a mask written in this encoding? Of more than 256 classes there is only one."""
     found = encoding_of(head)
-    is_wide = found == "gray" and head[HEADER - 9] == 16
-    return encoding in (None, found) or is_wide or (encoding == "packed" and found == "palette")
+    return encoding in (None, found) or (found == "gray" and head[HEADER - 9] == 16)

@@ -284,7 +284,7 @@ def test_files_that_are_no_bundle(tmp_path):
     (tmp_path / "x.onnx").write_bytes(b"garbage")
     with pytest.raises(BundleError, match="neither an engine bundle"):
         load_bundle(tmp_path / "x.onnx")
-    with pytest.raises(BundleError, match="was not baked by trtpost: run `trtpost build"):
+    with pytest.raises(BundleError, match="is a model, not an engine bundle: run `trtpost build"):
         load_bundle(save(nchw(), tmp_path / "plain.onnx"))
     with pytest.raises(BundleError, match="no such engine bundle"):
         load_bundle(tmp_path / "nothing")
