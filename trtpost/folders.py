@@ -141,7 +141,7 @@ def _replace(new: Path, path: Path, check: Callable[[Path], None]) -> None:
     try:
         for attempt in range(100):
             with contextlib.suppress(FileExistsError):
-                _put(new, path)  # works where nothing is there
+                put_folder(new, path)  # works where nothing is there
                 return
             with contextlib.suppress(FileNotFoundError):  # the other process has moved it
                 if renamed(new, path, EXCHANGE):
@@ -159,7 +159,7 @@ def _replace(new: Path, path: Path, check: Callable[[Path], None]) -> None:
     except (OSError, TrtpostError):
         if aside:
             with contextlib.suppress(OSError):  # another one is there by now
-                _put(aside[-1], path)
+                put_folder(aside[-1], path)
                 aside.pop()
         raise
     finally:
@@ -167,11 +167,11 @@ def _replace(new: Path, path: Path, check: Callable[[Path], None]) -> None:
             shutil.rmtree(old, ignore_errors=True)
 
 
-def _put(folder: Path, path: Path) -> None:
-    """Rename a folder.
+def put_folder(folder: Path, path: Path) -> None:
+    """Rename a folder to a name that is free.
 
     Raises:
-        FileExistsError: something is there.
+        FileExistsError: it is not.
     """
     if not renamed(folder, path, NO_REPLACE):
         if os.path.lexists(path):
