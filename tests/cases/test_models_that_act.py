@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import package
-from nets import nchw, save
+from nets import nhwc, save
 
 from trtpost.bench.pipeline import bench_pipeline
 from trtpost.builder import build
@@ -181,7 +181,7 @@ def test_saved_models(tf, kind, tmp_path, proof):
 
 
 def test_verify_and_bench_look_first_as_well(tf, tmp_path, proof):
-    bundle = build(save(nchw(), tmp_path / "net.onnx"), tmp_path / "net.trtpost", flavour="none", normalize="signed")
+    bundle = build(save(nhwc(), tmp_path / "net.onnx"), tmp_path / "net.trtpost", flavour="none", normalize="signed")
     source = saved(tf, forward(tf, proof), tmp_path / "saved", proof)
     photos = tmp_path / "photos"
     photos.mkdir()

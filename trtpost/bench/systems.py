@@ -177,7 +177,7 @@ def _tensorflow_network(tf: Any, source: Path | None) -> Callable[[Any], Any]:
 
 
 def _opencv(network: OnnxRuntimeEngine, pre: Pre, axis: int, threads: int) -> Run:
-    cv2 = require("cv2", "dev", "this row")
+    cv2 = require("cv2", None, "this row")
     cv2.setNumThreads(threads)
 
     def run(photo: Path, target: Path) -> Timing:
@@ -199,7 +199,7 @@ def _opencv(network: OnnxRuntimeEngine, pre: Pre, axis: int, threads: int) -> Ru
 
 
 def _torch(network: OnnxRuntimeEngine, pre: Pre, axis: int, threads: int) -> Run:
-    torch = require("torch", "dev", "this row")
+    torch = require("torch", None, "this row")
     torch.set_num_threads(threads)
     interpolate = torch.nn.functional.interpolate
 

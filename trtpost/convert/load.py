@@ -240,7 +240,6 @@ def frozen_graph(path: Path, input_size: Sequence[int] | None = None) -> tuple[A
         ModelError: it is none, lacks weights, inputs or outputs, or holds an operator that does more than compute.
     """
     graph = _graph_def(path)
-    check_graph_def(graph)
     variables = [node.name for node in graph.node if node.op in ("VarHandleOp", "VariableV2", "Variable")]
     if variables:
         raise ModelError(
@@ -259,6 +258,7 @@ def frozen_graph(path: Path, input_size: Sequence[int] | None = None) -> tuple[A
     ]
     if not placeholders or not ends:
         raise ModelError("the frozen graph has no Placeholder to feed or no node that ends it")
+    check_graph_def(graph)
     return graph, placeholders, ends
 
 
