@@ -11,6 +11,7 @@ from pathlib import Path
 
 from trtpost.decode import MAX_PIXELS, weight_in_header
 from trtpost.errors import ImageError
+from trtpost.files import open_regular
 
 SERVED_PIXELS = 1 << 27
 """Where a server decodes what anybody sends: 16384x8192, so that photos of 100 megapixels are served."""
@@ -62,10 +63,7 @@ def weight_of(source: str | Path | bytes, unknown: int) -> int:
         weight = weight_in_header(io.BytesIO(source))
         return unknown if weight is None else weight
     try:
-        path = Path(source)
-        if not path.is_file():  # a pipe would wait for ever
-            return 0
-        with path.open("rb") as file:
+        with open_regular(source) as file:
             weight = weight_in_header(file)
             return unknown if weight is None else weight
     except (OSError, ValueError):

@@ -15,12 +15,12 @@ import shlex
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from trtpost.baked import INT32, UINT8, Baked, Value
 from trtpost.choices import Compatibility, Place
 from trtpost.errors import BundleError, ModelError, SpecError, reason
-from trtpost.files import existing_file, in_a_circle, write_whole
+from trtpost.files import entries_under, existing_file, in_a_circle, open_regular, write_whole
 from trtpost.folders import read_steadily, write_folder
 from trtpost.letterbox import Region
 from trtpost.located import Located
@@ -297,6 +297,8 @@ class Contents(NamedTuple):
     bundle: Bundle
     baked: Baked
     plan: bytes | None
+    files: dict[str, bytes]
+    """Content of each file that belongs to the bundle, by its name; of a baked model that stands alone, of that."""
 
     @property
     def model(self) -> onnx.ModelProto:
@@ -316,6 +318,18 @@ def load_bundle(path: str | os.PathLike[str]) -> Bundle:
         BundleError: missing, incomplete, changed, or of another version.
     """
     return read_bundle(path).bundle
+
+
+def read_again(bundle: Bundle) -> Contents:
+    """The files of a bundle, as they were when it was loaded, and no others.
+
+    Raises:
+        BundleError: missing, changed, or built again since.
+    """
+    contents = read_bundle(bundle.place)
+    if contents.bundle.passport.files != bundle.passport.files:
+        raise BundleError(f"{bundle.path} was built again after it was loaded: load it again")
+    return contents
 
 
 def read_bundle(path: str | os.PathLike[str]) -> Contents:
@@ -340,14 +354,16 @@ def _read(path: Path) -> Contents:
         raise BundleError(f"engine bundle {path} cannot be read: {reason(error)}") from None
     if not path.is_dir():
         existing_file(path, "engine bundle", BundleError)
-        graph, passport = _baked(path, _content(path, MODEL))
-        return Contents(Bundle(path, passport), graph, None)
+        content = _content(path, MODEL)
+        graph, passport = _baked(path, content)
+        return Contents(Bundle(path, passport), graph, None, {MODEL: content})
     card = path / PASSPORT
     if not card.is_file():
         if (path / "saved_model.pb").is_file():
             raise BundleError(_not_built(path))
         raise BundleError(f"{path} is not an engine bundle: it has no {PASSPORT}; build one with `trtpost build MODEL`")
-    passport = passport_from_json(_content(card, PASSPORT), str(card))
+    text = _content(card, PASSPORT)
+    passport = passport_from_json(text, str(card))
     if set(passport.files) != {MODEL, *([PLAN] if passport.plan is not None else [])}:
         raise BundleError(f"{card} is damaged (its list of files is wrong): build the bundle again")
     contents = {}
@@ -361,7 +377,7 @@ def _read(path: Path) -> Contents:
     graph, embedded = _baked(path / MODEL, contents[MODEL])
     if _comparable(embedded) != _comparable(passport):
         raise BundleError(f"{card} is not the passport that was built (the one in {MODEL} differs): build it again")
-    return Contents(Bundle(path, passport), graph, contents.get(PLAN))
+    return Contents(Bundle(path, passport), graph, contents.get(PLAN), contents | {PASSPORT: text})
 
 
 def _not_built(model: Path) -> str:
@@ -373,11 +389,12 @@ def _not_built(model: Path) -> str:
 def _content(file: Path, kind: str) -> bytes:
     """Of a file that is `MODEL`, `PLAN` or `PASSPORT`."""
     try:
-        if (size := file.stat().st_size) > MAX_BYTES[kind]:
-            raise BundleError(
-                f"{file} has {size} bytes, and a {kind} no more than {MAX_BYTES[kind]}: build the bundle again"
-            )
-        return file.read_bytes()
+        with open_regular(file) as stream:
+            if (size := os.fstat(stream.fileno()).st_size) > MAX_BYTES[kind]:
+                raise BundleError(
+                    f"{file} has {size} bytes, and a {kind} no more than {MAX_BYTES[kind]}: build the bundle again"
+                )
+            return stream.read()
     except OSError as error:
         raise BundleError(f"{file} cannot be read: {reason(error)}; build the bundle again") from None
 
@@ -450,7 +467,7 @@ def check_replaceable(path: Path) -> None:
     Raises:
         BundleError: something else has that name, other files lie in it, or its place is read-only.
     """
-    read_steadily(path, lambda: _check_replaceable(path))
+    read_steadily(path, lambda: _check_replaceable(path, path))
     real = Path(os.path.realpath(path))
     if real.is_symlink():
         raise BundleError(f"{path} is a link in a circle: choose another name with --output")
@@ -460,14 +477,15 @@ def check_replaceable(path: Path) -> None:
         raise BundleError(f"cannot write the engine bundle {path}: {above} {why}; choose another place with --output")
 
 
-def _check_replaceable(path: Path) -> None:
+def _check_replaceable(folder: Path, path: Path) -> None:
+    """May what is in this folder be replaced? `path` is what the folder is called, or was."""
     try:
-        if not path.exists():
+        if not folder.exists():
             return
-        strangers = sorted(file.name for file in path.iterdir() if not _is_ours(file.name))
+        strangers = sorted(entry.name for entry in os.scandir(folder) if not _is_ours(entry))
         if strangers:
             obstacle = f"holds {strangers[0]}, which is no part of an engine bundle"
-        elif is_bundle(path) or (path.suffix == SUFFIX and not _is_foreign(path / PASSPORT)):
+        elif is_bundle(folder) or (path.suffix == SUFFIX and not _is_foreign(folder / PASSPORT)):
             return
         else:
             obstacle = "exists and is not an engine bundle"
@@ -481,13 +499,15 @@ def _check_replaceable(path: Path) -> None:
 def is_bundle(folder: Path) -> bool:
     """Does a folder hold a passport of ours, be it damaged?"""
     try:
-        card = folder / PASSPORT
-        if not card.is_file() or card.stat().st_size > MAX_BYTES[PASSPORT]:
-            return False
-        text = card.read_text("utf-8", "replace")
+        with open_regular(folder / PASSPORT) as card:
+            return _is_card(card)
     except (OSError, ValueError):
         return False
-    return any(f'"{entry}"' in text for entry in OUR_ENTRIES)
+
+
+def _is_card(file: BinaryIO) -> bool:
+    content = file.read(MAX_BYTES[PASSPORT] + 1)
+    return len(content) <= MAX_BYTES[PASSPORT] and any(f'"{entry}"'.encode() in content for entry in OUR_ENTRIES)
 
 
 def _is_foreign(card: Path) -> bool:
@@ -497,8 +517,9 @@ def _is_foreign(card: Path) -> bool:
     if card.stat().st_size > MAX_BYTES[PASSPORT]:
         return True
     try:
-        content = json.loads(card.read_bytes())
-    except (ValueError, RecursionError):
+        with open_regular(card) as file:
+            content = json.loads(file.read())
+    except (OSError, ValueError, RecursionError):
         return False
     return (
         isinstance(content, dict)
@@ -507,9 +528,10 @@ def _is_foreign(card: Path) -> bool:
     )
 
 
-def _is_ours(name: str) -> bool:
-    """Is this the name of a file of bundles, or of what a killed process leaves of a new passport?"""
-    return name in (MODEL, PLAN, PASSPORT) or name.startswith(f".{PASSPORT}.")
+def _is_ours(entry: os.DirEntry[str]) -> bool:
+    """Is this called like a file of bundles, or like what a killed process leaves of a new passport?"""
+    named = entry.name in (MODEL, PLAN, PASSPORT) or entry.name.startswith(f".{PASSPORT}.")
+    return named and not entry.is_dir(follow_symlinks=False)
 
 
 def write_bundle(path: Path, model: onnx.ModelProto, plan: bytes | None, passport: Passport) -> Bundle:
@@ -523,8 +545,9 @@ def write_bundle(path: Path, model: onnx.ModelProto, plan: bytes | None, passpor
     contents = {MODEL: _serialized(model)} | ({PLAN: plan} if plan is not None else {})
     files = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     passport = replace(passport, files=files)
+    contents |= {PASSPORT: passport.to_json().encode()}
     try:
-        write_folder(target, contents | {PASSPORT: passport.to_json().encode()})
+        write_folder(target, contents, lambda folder: _check_replaceable(folder, target))
     except OSError as error:
         raise BundleError(f"cannot write the engine bundle {path}: {reason(error)}") from None
     return Bundle(target, passport)
@@ -551,7 +574,8 @@ def record_verification(bundle: Bundle, verification: Verification) -> Bundle:
     passport = replace(current.passport, verification=verification)
     card = bundle.place / PASSPORT
     built = card.stat().st_mtime_ns
-    write_whole(card, lambda file: file.write(passport.to_json().encode()), BundleError)
+    data = passport.to_json().encode()
+    write_whole(card, lambda file: file.write(data), BundleError, below=bundle.place, replaces=_is_card)
     os.utime(card, ns=(built, built))  # the newest bundle is the one that was built last
     return replace(bundle, passport=passport)
 
@@ -559,11 +583,11 @@ def record_verification(bundle: Bundle, verification: Verification) -> Bundle:
 def sha256(path: Path) -> str:
     """Of a file's content, or of all files below a folder with their names."""
     digest = hashlib.sha256()
-    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+    files = sorted(file for file in entries_under(path) if file.is_file()) if path.is_dir() else [path]
     for file in files:
         if path.is_dir():
             digest.update(os.fsencode(file.relative_to(path)) + b"\0")
-        with file.open("rb") as stream:
+        with open_regular(file) as stream:
             while chunk := stream.read(1 << 20):
                 digest.update(chunk)
     return digest.hexdigest()

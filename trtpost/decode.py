@@ -151,21 +151,6 @@ HOLD_CANVASES = ("WEBP", "AVIF", "HEIF")
 """Formats whose decoders take up to 16 bytes a pixel beside ours; others take 8."""
 
 
-def size_in_header(stream: IO[bytes]) -> tuple[int, int] | None:
-    """(H, W) of the photo upright, without decoding it; None where the header does not tell."""
-    try:
-        head = stream.read(256)
-        stream.seek(0)
-        with _no_warnings, Image.open(stream, formats=_decoders(head)) as image:
-            # Pillow's own `getexif` of a PNG decodes it to look for a tag behind the pixels
-            tags = Image.Image.getexif(image) if image.format == "PNG" else image.getexif()
-            # a TIFF's size is upright already
-            turned = image.format != "TIFF" and tags.get(ORIENTATION) in (5, 6, 7, 8)
-            return (image.width, image.height) if turned else (image.height, image.width)
-    except Exception:  # every decoder has errors of its own
-        return None
-
-
 class _RefusedError(Exception):
     """A sound file whose pixels are not those of a photo, or have no defined range; says what to do."""
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import onnx
 
 from trtpost.baked import DOMAIN
-from trtpost.bundle import Bundle, is_bundle
-from trtpost.errors import ModelError, TrtpostError, reason
+from trtpost.bundle import Bundle, is_bundle, read_again
+from trtpost.errors import ModelError, reason
+from trtpost.files import open_regular
 from trtpost.graph.bake import NETWORK, inlined, is_inlined
-from trtpost.graph.model import metadata, save_model
+from trtpost.graph.model import LARGEST, metadata, save_model
 from trtpost.spec import Post
 
 ENDING = ".inlined.onnx"
@@ -37,11 +39,7 @@ def export_onnx(bundle: Bundle, path: Path | None = None) -> Path:
     """
     path = Path(bundle.path.resolve().stem + ENDING) if path is None else path
     _check_replaceable(path, bundle)
-    try:
-        baked = onnx.load(bundle.model)
-    except Exception as error:  # the bundle has been read once: whatever this is, it is new
-        raise ModelError(f"{bundle.model} cannot be read: {reason(error)}; build the bundle again") from None
-    save_model(standard(baked, bundle.passport.post), path)
+    save_model(standard(read_again(bundle).model, bundle.passport.post), path, replaces=_is_export)
     return path
 
 
@@ -108,6 +106,14 @@ def _put_channels_first(graph: onnx.GraphProto, post: Post) -> None:
     graph.node.extend(nodes)
 
 
+def _is_export(file: BinaryIO) -> bool:
+    """Is this a graph that trtpost wrote?"""
+    try:
+        return "passport" in metadata(onnx.load_model_from_string(file.read(LARGEST)))
+    except Exception:  # protobuf raises its own types
+        return False
+
+
 def _check_replaceable(path: Path, bundle: Bundle) -> None:
     """A graph that trtpost wrote may be replaced, and nothing else; a bundle's own files may not.
 
@@ -124,13 +130,10 @@ def _check_replaceable(path: Path, bundle: Bundle) -> None:
             return
         if path.samefile(bundle.model):
             raise ModelError(f"{path} is the graph that is exported: choose another --output")
-        known = path.is_file() and "passport" in metadata(onnx.load(path, load_external_data=False))
-    except TrtpostError:
-        raise
+        with open_regular(path) as file:
+            known = _is_export(file)
     except (OSError, RuntimeError, ValueError) as error:  # names without meaning, links in a circle
         raise ModelError(f"cannot write {path}: {reason(error)}") from None
-    except Exception:  # protobuf raises its own types
-        known = False
     if not known:
         raise ModelError(
             f"{path} exists and is no graph that trtpost wrote, so it is not replaced: choose another --output"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import glob
+import errno
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -14,23 +14,31 @@ from pathlib import Path
 from typing import TypeVar
 
 from trtpost.errors import TrtpostError
+from trtpost.files import EXCHANGE, NO_REPLACE, renamed
 
 T = TypeVar("T")
 
-_HERE, _EXCHANGE = -100, 2
-"""AT_FDCWD and RENAME_EXCHANGE of Linux."""
+_PART = ".part"
+"""What the names of hidden folders end in, so that they are told from anybody else's."""
 
 _GAP_SECONDS = 1.0
 """For which a name may be missing while another process replaces its folder in two steps."""
 
 
-def write_folder(path: Path, contents: dict[str, bytes]) -> None:
+def write_folder(path: Path, contents: dict[str, bytes], check: Callable[[Path], None]) -> None:
     """Write a folder of files; an older one of that name is replaced in one step, where the file system knows how.
 
     What a killed process has left hidden beside it is removed by the next one that writes the same name.
 
+    Args:
+        path: of the folder; a link is not followed.
+        contents: of the files, by name.
+        check: raises a `TrtpostError` of a folder that may not be replaced. It is asked of what was there once that
+            has been renamed, so that nothing can come in between.
+
     Raises:
         OSError: it cannot be written; an older one is as it was.
+        TrtpostError: what `check` raises; what is there is as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     for leftover in _beside(path):
@@ -42,7 +50,7 @@ def write_folder(path: Path, contents: dict[str, bytes]) -> None:
                 file.flush()
                 os.fsync(file.fileno())  # else a power cut may leave the name without the content
         folder.chmod(0o755)
-        _replace(folder, path)
+        _replace(folder, path, check)
 
 
 def read_steadily(path: Path, read: Callable[[], T]) -> T:
@@ -65,8 +73,11 @@ def read_steadily(path: Path, read: Callable[[], T]) -> T:
 
 def _beside(path: Path) -> Iterator[Path]:
     """The hidden folders of those who are writing `path`, or were killed over it."""
-    with contextlib.suppress(OSError, ValueError):
-        yield from path.parent.glob(f".{glob.escape(path.name)}.*")
+    with contextlib.suppress(OSError, ValueError), os.scandir(path.parent) as entries:
+        for entry in entries:
+            hidden = entry.name.startswith(f".{path.name}.") and entry.is_dir(follow_symlinks=False)
+            if hidden and re.fullmatch(rf"\.[a-z0-9_]{{8}}\{_PART}(\.old\d+)?", entry.name[len(path.name) + 1 :]):
+                yield Path(entry.path)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -82,7 +93,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 def _temporary_folder(path: Path) -> Iterator[Path]:
     """A hidden folder beside `path`, locked while it is in use."""
     while True:
-        folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+        folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=_PART))
         with contextlib.suppress(FileNotFoundError):  # another process took it for abandoned, just before the lock
             lock = os.open(folder, os.O_RDONLY)
             if _lock(lock) is not False and folder.exists():
@@ -98,7 +109,7 @@ def _temporary_folder(path: Path) -> Iterator[Path]:
 def _remove_abandoned(folder: Path) -> None:
     """Remove a temporary folder whose process has ended, and with it the lock."""
     with contextlib.suppress(OSError):
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             if _lock(lock):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -119,38 +130,56 @@ def _lock(folder: int) -> bool | None:
     return True
 
 
-def _replace(new: Path, path: Path) -> None:
+def _replace(new: Path, path: Path, check: Callable[[Path], None]) -> None:
     """Rename `new` to `path`; what was there is then at `new`, or gone. Another process may be doing the same.
 
     Raises:
         OSError: that cannot be; `path` is as it was.
+        TrtpostError: what `check` raises of what was there; it is there again.
     """
     aside: list[Path] = []
     try:
         for attempt in range(100):
-            with contextlib.suppress(OSError):
-                new.rename(path)  # works where nothing is there
+            with contextlib.suppress(FileExistsError):
+                put_folder(new, path)  # works where nothing is there
                 return
-            if _exchange(new, path):
-                return
-            moved = new.with_name(f"{new.name}.old{attempt}")
-            with contextlib.suppress(FileNotFoundError):  # the other process moved it first
+            with contextlib.suppress(FileNotFoundError):  # the other process has moved it
+                if renamed(new, path, EXCHANGE):
+                    try:
+                        _check_folder(new, check)
+                    except BaseException:
+                        renamed(new, path, EXCHANGE)
+                        raise
+                    return
+                moved = new.with_name(f"{new.name}.old{attempt}")
                 path.rename(moved)
                 aside.append(moved)
-        new.rename(path)
-    except OSError:
-        if aside and not path.exists():
-            aside.pop().rename(path)
+                _check_folder(moved, check)
+        raise OSError(errno.EBUSY, "somebody else keeps on writing it")
+    except (OSError, TrtpostError):
+        if aside:
+            with contextlib.suppress(OSError):  # another one is there by now
+                put_folder(aside[-1], path)
+                aside.pop()
         raise
     finally:
         for old in aside:
             shutil.rmtree(old, ignore_errors=True)
 
 
-def _exchange(one: Path, other: Path) -> bool:
-    """Swap two names in one step: False where the system does not do that, or one of them is missing."""
-    try:
-        rename = ctypes.CDLL(None).renameat2
-    except (AttributeError, OSError, TypeError):  # no Linux
-        return False
-    return bool(rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0)
+def put_folder(folder: Path, path: Path) -> None:
+    """Rename a folder to a name that is free.
+
+    Raises:
+        FileExistsError: it is not.
+    """
+    if not renamed(folder, path, NO_REPLACE):
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, "File exists")
+        folder.rename(path)
+
+
+def _check_folder(path: Path, check: Callable[[Path], None]) -> None:
+    if path.is_symlink() or not path.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "something that is no folder has come in its place")
+    check(path)

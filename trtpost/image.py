@@ -5,9 +5,10 @@ from __future__ import annotations
 import colorsys
 import contextlib
 import io
+import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol, get_args, runtime_checkable
+from typing import Any, BinaryIO, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,8 @@ from PIL.PngImagePlugin import PngInfo
 from trtpost.choices import Encoding
 from trtpost.decode import Photo, decode
 from trtpost.errors import ImageError, SpecError, reason
-from trtpost.files import existing_file, write_whole
-from trtpost.png import gray_png, palette_png, with_text
+from trtpost.files import Replaces, opened, write_whole
+from trtpost.png import HEAD, gray_png, palette_png, size_and_text, with_text
 
 MAX_BYTES = 2 << 30
 """Larger files are refused before they are read: 16-bit RGBA of `MAX_PIXELS` takes 1.4 GB as it is."""
@@ -72,9 +73,10 @@ def _read(source: str | Path | bytes, needed: tuple[int, int] | None) -> tuple[P
         try:
             if path.is_fifo():
                 raise ImageError(f"{name} is a pipe: give what comes out of it to trtpost infer -")
-            if existing_file(path, "image", ImageError).stat().st_size > MAX_BYTES:
-                raise ImageError(f"{name} has more than {MAX_BYTES >> 30} GiB: cut it into tiles")
-            content = path.read_bytes()
+            with opened(path, "image", ImageError) as file:
+                if os.fstat(file.fileno()).st_size > MAX_BYTES:
+                    raise ImageError(f"{name} has more than {MAX_BYTES >> 30} GiB: cut it into tiles")
+                content = file.read()
         except OSError as error:
             raise ImageError(f"{name} cannot be read: {reason(error)}") from None
     return decode(content, name, needed)
@@ -200,10 +202,22 @@ def encode_mask(
     return with_text(content, MARK, mark) if mark else content
 
 
+def is_ours(file: BinaryIO) -> bool:
+    """Does a file begin as the masks and overlays do that trtpost writes?"""
+    return size_and_text(file.read(HEAD), MARK) is not None
+
+
 def write_mask(
-    mask: NDArray[Any], path: Path, colours: NDArray[np.uint8], encoding: Encoding = "palette", *, mark: str = ""
+    mask: NDArray[Any],
+    path: Path,
+    colours: NDArray[np.uint8],
+    encoding: Encoding = "palette",
+    *,
+    mark: str = "",
+    below: Path | None = None,
+    replaces: Replaces | None = None,
 ) -> None:
-    """Write a mask as `encode_mask` gives it.
+    """Write a mask as `encode_mask` gives it; `below` and `replaces` as for `trtpost.files.write_whole`.
 
     Raises:
         ImageError: the path does not end in `.png`, class ids that 16 bits do not hold, or the file cannot be written;
@@ -215,11 +229,15 @@ def write_mask(
         content = encode_mask(mask, colours, encoding, mark=mark)
     except ImageError as error:
         raise ImageError(f"cannot write {path}: {error}") from None
-    write_whole(path, lambda file: file.write(content), ImageError)
+    write_whole(path, lambda file: file.write(content), ImageError, below=below, replaces=replaces)
 
 
-def write_picture(image: Image.Image, path: Path, *, mark: str = "") -> None:
+def write_picture(
+    image: Image.Image, path: Path, *, mark: str = "", below: Path | None = None, replaces: Replaces | None = None
+) -> None:
     """Write a picture in the format of its suffix; in a PNG, `mark` is the text that `trtpost.resume` finds again.
+
+    `below` and `replaces` are as for `trtpost.files.write_whole`.
 
     Raises:
         ImageError: unknown suffix, or the file cannot be written; nothing is left behind.
@@ -233,7 +251,7 @@ def write_picture(image: Image.Image, path: Path, *, mark: str = "") -> None:
         if mark:
             text.add_text(MARK, mark)  # Pillow writes it right behind the size, as `png.with_text` does
         options = {"compress_level": PNG_LEVEL, "pnginfo": text}
-    write_whole(path, lambda file: image.save(file, kind, **options), ImageError)
+    write_whole(path, lambda file: image.save(file, kind, **options), ImageError, below=below, replaces=replaces)
 
 
 def overlay(photo: Photo, mask: NDArray[Any], classes: Sequence[str], colours: NDArray[np.uint8]) -> Image.Image:

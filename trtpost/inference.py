@@ -25,7 +25,7 @@ from trtpost.choices import Encoding
 from trtpost.decode import MAX_PIXELS, SUFFIXES
 from trtpost.errors import SpecError, TrtpostError, one_line, printable
 from trtpost.files import remove_abandoned
-from trtpost.image import class_name, palette, write_mask, write_picture
+from trtpost.image import class_name, is_ours, palette, write_mask, write_picture
 from trtpost.photos import MASK_ENDING, OVERLAY_ENDING, STDIN, PhotoFile
 from trtpost.png import written_as
 from trtpost.resume import is_done, mark_of
@@ -39,11 +39,18 @@ MAX_WORKERS = 16
 
 @dataclass(frozen=True)
 class Job:
-    """One photo and the files that it becomes; `overlay` is None where none is wanted."""
+    """One photo and the files that it becomes.
+
+    Attributes:
+        photo: what was asked for.
+        mask, overlay: files to write; `overlay` is None where none is wanted.
+        below: the folder that was named for them, in which links are not followed; None where the mask was named.
+    """
 
     photo: PhotoFile
     mask: Path
     overlay: Path | None
+    below: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -93,14 +100,16 @@ def plan_jobs(photos: Sequence[PhotoFile], output: Path, *, overlay: bool) -> li
             files that `check_targets` refuses.
     """
     _check_output(output, len(photos))
-    if output.suffix.lower() == ".png" and not output.is_dir():
+    below = None if output.suffix.lower() == ".png" and not output.is_dir() else output
+    if below is None:
         jobs = [Job(photos[0], output, output.with_suffix(OVERLAY_ENDING) if overlay else None)]
     else:
         places = [output / name for name in _distinct_names(photos)]
         masks = [_with_ending(place, MASK_ENDING) for place in places]
         overlays = [_with_ending(place, OVERLAY_ENDING) if overlay else None for place in places]
-        jobs = [Job(*files) for files in zip(photos, masks, overlays, strict=True)]
-    check_targets(_targets(jobs), [photo.path for photo in photos if photo.content is None])
+        jobs = [Job(*files, below) for files in zip(photos, masks, overlays, strict=True)]
+    sources = [photo.path for photo in photos if photo.content is None]
+    check_targets(_targets(jobs), sources, below or output.parent, output if below is None else None)
     return jobs
 
 
@@ -262,7 +271,9 @@ def run(segmenter: Segmenter, job: Job, *, repeat: int, encoding: Encoding = "pa
         timings = [_run_once(segmenter, job, encoding, mark)[1] for _ in range(repeat - 1)]
         result, timing = _run_once(segmenter, job, encoding, mark)
         if job.overlay is not None:
-            write_picture(result.overlay(), job.overlay, mark=mark)
+            write_picture(
+                result.overlay(), job.overlay, mark=mark, below=job.below or job.mask.parent, replaces=is_ours
+            )
     except TrtpostError as error:
         return Outcome(job, error=str(error) if job.photo.content is None else f"stdin: {error}")
     ids, counts = _counted(result.mask)
@@ -291,11 +302,7 @@ def _counted(mask: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
 def _mark(job: Job, fingerprint: str) -> str:
     """What the files of a job say of themselves; of stdin, not which photo it was."""
     try:
-        return (
-            fingerprint
-            if job.photo.content is not None
-            else mark_of(fingerprint, job.photo.path.name, job.photo.path.stat().st_size)
-        )
+        return fingerprint if job.photo.content is not None else mark_of(fingerprint, job.photo.path)
     except (OSError, ValueError):  # who reads it says what is wrong
         return fingerprint
 
@@ -304,7 +311,15 @@ def _run_once(segmenter: Segmenter, job: Job, encoding: Encoding, mark: str) -> 
     watch = Stopwatch()
     result = segmenter(job.photo.source)
     with watch("encode"):
-        write_mask(result.mask, job.mask, palette(result.classes), encoding, mark=mark)
+        write_mask(
+            result.mask,
+            job.mask,
+            palette(result.classes),
+            encoding,
+            mark=mark,
+            below=job.below,
+            replaces=is_ours,
+        )
     return result, result.timing.with_stage("encode", watch.timing.encode)
 
 

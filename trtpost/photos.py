@@ -77,11 +77,11 @@ def _expanded(path: Path) -> list[Path]:
     """What a path stands for: itself, where it is there or is no pattern; else what matches it, in order."""
     if not glob.has_magic(str(path)) or os.path.lexists(path):
         return [path]
-    matching = [
-        Path(one)
-        for one in sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207, `Path.glob` takes no absolute pattern
-        if not one.lower().endswith((MASK_ENDING, OVERLAY_ENDING))
-    ]
+    try:
+        found = glob.glob(str(path), recursive=True)  # noqa: PTH207, `Path.glob` takes no absolute pattern
+    except RecursionError:
+        raise SpecError(f"the folders that {path} matches are in each other too often: name one of them") from None
+    matching = [Path(one) for one in sorted(found) if not one.lower().endswith((MASK_ENDING, OVERLAY_ENDING))]
     if not matching:
         raise SpecError(f"nothing matches {path}")
     return matching
@@ -106,24 +106,35 @@ def photos_under(folder: Path, *, nested: bool) -> list[Path]:
         SpecError: it cannot be read.
     """
     try:
-        return list(_walk(folder, {os.path.realpath(folder)}, nested=nested))
+        return list(_walk(folder, nested=nested))
     except OSError as error:
         raise SpecError(f"folder {error.filename or folder} cannot be read: {reason(error)}") from None
 
 
-def _walk(folder: Path, entered: set[str], *, nested: bool) -> Iterator[Path]:
-    """`entered`: the real paths of folders that are not entered again."""
+def _walk(folder: Path, *, nested: bool) -> Iterator[Path]:
+    status = folder.stat()
+    entered = {(status.st_dev, status.st_ino)}
+    waiting = [iter(_sorted_entries(folder))]  # not by recursion, which ends at a thousand folders in each other
+    while waiting:
+        entry = next(waiting[-1], None)
+        if entry is None:
+            waiting.pop()
+        elif entry.is_dir():
+            status = entry.stat()
+            if nested and (status.st_dev, status.st_ino) not in entered:
+                entered.add((status.st_dev, status.st_ino))
+                waiting.append(iter(_sorted_entries(Path(entry.path))))
+        elif _is_photo(entry.name):
+            yield Path(entry.path)
+
+
+def _sorted_entries(folder: Path) -> list[os.DirEntry[str]]:
     with os.scandir(folder) as entries:
-        named = sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
-    for entry in named:
-        path = folder / entry.name
-        if entry.is_dir():
-            real = os.path.realpath(path)
-            if nested and real not in entered:
-                entered.add(real)
-                yield from _walk(path, entered, nested=True)
-        elif path.suffix.lower() in SUFFIXES and not path.name.lower().endswith((MASK_ENDING, OVERLAY_ENDING)):
-            yield path
+        return sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
+
+
+def _is_photo(name: str) -> bool:
+    return Path(name).suffix.lower() in SUFFIXES and not name.lower().endswith((MASK_ENDING, OVERLAY_ENDING))
 
 
 def _stdin() -> bytes:

@@ -23,6 +23,9 @@ GRAY, PALETTE = 0, 3
 HEADER = len(SIGNATURE) + 12 + 13
 """Bytes up to the end of the first chunk, which holds the size."""
 
+HEAD = 256
+"""Bytes of a mask that hold its size and its mark."""
+
 END = b"\0\0\0\0IEND\xaeB`\x82"
 """The last chunk."""
 

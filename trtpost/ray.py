@@ -7,6 +7,7 @@ Ray distributes, restarts and scales; this module says what one actor does with 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import io
 import logging
@@ -23,19 +24,20 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, SupportsIndex, get_args
+from typing import IO, TYPE_CHECKING, Any, SupportsIndex, get_args
 
-from trtpost.bundle import MODEL, Bundle, load_bundle
+from trtpost.bundle import MODEL, Bundle, load_bundle, read_again
 from trtpost.choices import Backend, Encoding
-from trtpost.decode import SUFFIXES, size_in_header
+from trtpost.decode import SUFFIXES
 from trtpost.errors import ImageError, SpecError, TrtpostError, printable, reason
+from trtpost.files import existing_file, open_regular, write_whole
 from trtpost.fused import MAX_THREADS, default_threads
-from trtpost.image import MAX_BYTES, encode_mask, palette
+from trtpost.image import MAX_BYTES, encode_mask, is_ours, palette
 from trtpost.inference import Job, Outcome, mask_names
 from trtpost.packages import require
 from trtpost.photos import MASK_ENDING, OVERLAY_ENDING, PhotoFile
-from trtpost.png import END, written_as
-from trtpost.resume import HEAD, marked_size, source_of
+from trtpost.png import END, HEAD, written_as
+from trtpost.resume import ends_of, head_says, marked_size, source_of
 from trtpost.segment import Segmenter
 
 if TYPE_CHECKING:
@@ -51,7 +53,6 @@ AHEAD = 2
 """Photos that an actor has on their way beyond one a core: one waits for the disk, one for the engine."""
 
 PHOTO_HEAD = 1 << 18
-"""Bytes of a photo that hold its size, save for rare ones."""
 
 WHOLE_WHEN_CLOSED = ("s3", "gcs", "abfs")
 """File systems where a file appears when it has been written; moving one there is copying it."""
@@ -102,11 +103,12 @@ def segment_dataset(
             read by the actors, `bytes`; perhaps `target`, the path of the mask below `output`. Other columns stay.
             Relative paths are of the folder that the caller is in.
         bundle: what to run.
-        output: folder or URI for the masks, which all machines must see. Without `target`, a mask is called like its
-            photo's absolute path, or the scheme of its URI and what follows, and `.mask.png`: so rows with `bytes`
-            need paths that differ. None gives their content as column `mask`.
-        resume: leave masks that are there, of the photo's size and of this bundle, as they are. Their photos are not
-            read beyond the header; where rows have `bytes`, the mask must be of exactly these.
+        output: folder or URI for the masks, which all machines must see. Nothing is replaced but masks of ours, and
+            links in it are not followed. Without `target`, a mask is called like its photo's absolute path, or the
+            scheme of its URI and what follows, and `.mask.png`: so rows with `bytes` need paths that differ. None gives
+            their content as column `mask`.
+        resume: leave masks that are there, of this bundle and of the photo as it is now, as they are: its name, length
+            and date, and its first and last 64 kB; where rows have `bytes`, exactly these.
         encoding: of the masks, as for `Result.save_mask`.
         fast_decode, backend: as for `Segmenter`.
         cores: of each actor, and threads; default 1, or on GPUs its share of the cluster's.
@@ -243,13 +245,18 @@ def segment_jobs(
     outcomes: dict[int, Outcome] = {}
     paths = [str(job.photo.path.absolute()) for job in jobs]
     with cluster(address):
-        dataset = dataset_of(paths, [str(job.mask.parent.resolve() / job.mask.name)[1:] for job in jobs])
+        dataset = dataset_of(paths, [str(_real(job))[1:] for job in jobs])
         for entry in segment_dataset(dataset, bundle, output="/", **settings).iter_rows():
             row, job, path = row_of(entry), jobs[entry["number"]], paths[entry["number"]]
             error = row.error and (row.error if path in row.error else f"{job.photo.path}: {row.error}")
             outcomes[entry["number"]] = Outcome(job, row.size, error=error, skipped=row.skipped)
             done()
     return [outcome for _, outcome in sorted(outcomes.items())]
+
+
+def _real(job: Job) -> Path:
+    """Where a job's mask lies; a link that was named is followed, and another one is not."""
+    return job.mask.resolve() if job.below is None else job.mask.parent.resolve() / job.mask.name
 
 
 def row_of(entry: dict[str, Any]) -> Row:
@@ -385,47 +392,51 @@ class _Actor:
                 raise SpecError("the row has neither a path, after which its mask could be called, nor a target")
             name = _below_output(target) if target else _whole_name(path, settings.filesystem)
             mask = f"{settings.output.rstrip('/')}/{name}"
-            if settings.resume and (size := self._done(mask, path, content)) is not None:
-                return Row(given, size, mask, skipped=True)
-        if content is None:
-            with _opened(path, settings.filesystem) as file:
-                if file.size() > MAX_BYTES:
-                    raise ImageError(f"the image has more than {MAX_BYTES >> 30} GiB: cut it into tiles")
-                content = file.readall()
-            source = source_of(PurePosixPath(path).name, len(content))
-        else:
+        there = None if mask is None else self._there(mask)
+        if content is not None:
             source = _source_of_content(content)
+            if (size := self._done(there, lambda: source)) is not None:
+                return Row(given, size, mask, skipped=True)
+        else:
+            with _opened(path, settings.filesystem) as photo:
+                if (size := self._done(there, photo.source)) is not None:
+                    return Row(given, size, mask, skipped=True)
+                content = photo.read()
+                source = photo.source(content)
         result = self._segmenter(content)
         mark = f"{result.fingerprint} {source}"
         png = encode_mask(result.mask, palette(result.classes), settings.encoding, mark=mark)
         if mask is not None:
-            _write_whole(*_place(mask, settings.output_filesystem), png)
+            self._there(mask)
+            _write_whole(*_place(mask, settings.output_filesystem), png, str(settings.output))
         return Row(given, (result.mask.shape[0], result.mask.shape[1]), png if mask is None else mask)
 
-    def _done(self, mask: str, path: str, content: bytes | None) -> tuple[int, int] | None:
-        """The size of a mask that need not be made again: `trtpost.resume.is_done`, on any file system."""
+    def _there(self, mask: str) -> tuple[bytes, bytes] | None:
+        """The first and last bytes of a mask that is there already; None where there is none.
+
+        Raises:
+            SpecError: another file is there.
+        """
         files, place = _place(mask, self._settings.output_filesystem)
-        there = files.get_file_info(place)
-        if not there.size or there.size < HEAD:
+        try:
+            with _open(files, place) as (file, status):
+                head = file.read(HEAD)
+                file.seek(max(status.length - len(END), 0))
+                tail = file.read(len(END))
+        except FileNotFoundError:
             return None
-        with files.open_input_file(place) as file:
-            head, tail = file.read_at(HEAD, 0), file.read_at(len(END), there.size - len(END))
-        if content is not None:  # no file could be newer: the mask must say it is of this
-            source = _source_of_content(content)
-            size = marked_size(head, tail, self._segmenter.fingerprint, source, self._found_as)
-            return size if f" {source}".encode() in head else None
-        files, place = _place(path, self._settings.filesystem)
-        photo = files.get_file_info(place)
-        source = source_of(PurePosixPath(path).name, photo.size or 0)
-        size = marked_size(head, tail, self._segmenter.fingerprint, source, self._found_as)
-        if size is None:
+        except OSError:
+            head = tail = b"?"
+        if head and not is_ours(io.BytesIO(head)):
+            raise SpecError(f"{mask} exists and is no mask that trtpost wrote, so it is not replaced")
+        return head, tail
+
+    def _done(self, there: tuple[bytes, bytes] | None, source: Callable[[], str]) -> tuple[int, int] | None:
+        """The size of a mask that need not be made again: `trtpost.resume.is_done`, on any file system."""
+        if there is None or not self._settings.resume:
             return None
-        if photo.mtime_ns and there.mtime_ns and photo.mtime_ns > there.mtime_ns:
-            return None
-        with _opened(path, self._settings.filesystem) as file:
-            found = size_in_header(io.BytesIO(file.read_at(PHOTO_HEAD, 0)))
-            found = found or size_in_header(io.BytesIO(file.readall()))
-        return size if found == size else None
+        size = marked_size(*there, self._segmenter.fingerprint, encoding=self._found_as)
+        return size if size is not None and head_says(there[0], source()) else None
 
 
 def _check_whole(name: str, value: int | None, most: int | None = None) -> None:
@@ -470,13 +481,8 @@ def _results(output: str | Path | None) -> dict[str, str]:
 
 
 def _files(bundle: Bundle) -> dict[str, bytes]:
-    """A bundle's files by name; of a baked model that stands alone the one file."""
-    try:
-        if not bundle.path.is_dir():
-            return {MODEL: bundle.path.read_bytes()}
-        return {file.name: file.read_bytes() for file in bundle.path.iterdir()}
-    except OSError as error:
-        raise TrtpostError(f"{bundle.path} cannot be read: {reason(error)}") from None
+    """The files that belong to a bundle, by name; of a baked model that stands alone the one file."""
+    return read_again(bundle).files
 
 
 def _unpacked(files: dict[str, bytes], folder: Path) -> Path:
@@ -496,7 +502,7 @@ def _below_output(target: str) -> str:
     first, last = os.path.normpath(target).partition("/")[0], target.rpartition("/")[2]
     if first in ("", ".", "..") or last in ("", ".", ".."):
         raise SpecError(f"target {target} is no path of a file below the output")
-    return target
+    return os.path.normpath(target)
 
 
 def _whole_name(path: str, filesystem: FileSystem | None) -> str:
@@ -521,24 +527,72 @@ def _absolute(path: str, folder: str, filesystem: FileSystem | None) -> str:
     return str(Path(folder) / path) if path else path
 
 
+@dataclass(frozen=True)
+class _Status:
+    """Of a file: its length, and when it was changed, in nanoseconds; 0 where that is not known."""
+
+    length: int
+    date: int
+
+
+@dataclass(frozen=True)
+class _Photo:
+    """A photo's open file."""
+
+    name: str
+    file: IO[bytes]
+    status: _Status
+
+    def read(self) -> bytes:
+        if self.status.length > MAX_BYTES:
+            raise ImageError(f"the image has more than {MAX_BYTES >> 30} GiB: cut it into tiles")
+        self.file.seek(0)
+        return self.file.read()
+
+    def source(self, content: bytes | None = None) -> str:
+        """See `trtpost.resume.source_of`; `content` where it has been read already."""
+        file = self.file if content is None else io.BytesIO(content)
+        return source_of(self.name, self.status.length, self.status.date, ends_of(file, self.status.length))
+
+
 @contextlib.contextmanager
-def _opened(path: str, filesystem: FileSystem | None) -> Iterator[Any]:
-    """A photo as a file of pyarrow's.
+def _opened(path: str, filesystem: FileSystem | None) -> Iterator[_Photo]:
+    """A photo.
 
     Raises:
-        ImageError: there is no such file.
+        ImageError: there is no such file, or it is none.
     """
     files, place = _place(path, filesystem)
     try:
-        file = files.open_input_file(place)
+        if files.type_name == "local":
+            existing_file(Path(place), "image", ImageError)
+        with _open(files, place) as (file, status):
+            yield _Photo(PurePosixPath(path).name, file, status)
     except FileNotFoundError:
         raise ImageError(f"no such image: {path}") from None
-    except OSError:
-        if files.type_name == "local" and Path(place).is_dir():
-            raise ImageError(f"{path} is a folder, not an image: name files in it") from None
-        raise
-    with file:
-        yield file
+
+
+@contextlib.contextmanager
+def _open(files: FileSystem, place: str) -> Iterator[tuple[IO[bytes], _Status]]:
+    """A regular file, to read.
+
+    Raises:
+        OSError: it is another kind of file, or cannot be read.
+    """
+    if files.type_name == "local":
+        with open_regular(place) as file:
+            status = os.fstat(file.fileno())
+            yield file, _Status(status.st_size, status.st_mtime_ns)
+        return
+    from pyarrow.fs import FileType
+
+    info = files.get_file_info(place)
+    if info.type == FileType.NotFound:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    if info.type != FileType.File:
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    with files.open_input_file(place) as file:
+        yield file, _Status(file.size(), info.mtime_ns or 0)
 
 
 def _place(path: str, filesystem: FileSystem | None) -> tuple[FileSystem, str]:
@@ -561,8 +615,12 @@ def _filesystem(scheme: str, host: str) -> FileSystem:
         raise SpecError(f"{scheme}://{host} is no file system that pyarrow knows: {reason(error)}") from None
 
 
-def _write_whole(files: FileSystem, path: str, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
+def _write_whole(files: FileSystem, path: str, content: bytes, output: str) -> None:
+    """Write a mask below the output so that it is there whole or not at all."""
+    if files.type_name == "local":
+        root = Path(_place(output, files)[1])
+        write_whole(Path(path), lambda file: file.write(content), ImageError, below=root, replaces=is_ours)
+        return
     if files.type_name in WHOLE_WHEN_CLOSED:
         with files.open_output_stream(path, compression=None) as stream:
             stream.write(content)

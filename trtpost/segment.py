@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from trtpost.backends.choice import choose
-from trtpost.bundle import ASSUMED, Bundle, read_bundle
+from trtpost.bundle import ASSUMED, Bundle, read_again, read_bundle
 from trtpost.choices import Backend, Encoding
 from trtpost.decode import Photo, from_pillow
-from trtpost.errors import BackendError, BundleError, ImageError, SpecError, doubt
+from trtpost.errors import BackendError, ImageError, SpecError, doubt
 from trtpost.fused import MAX_THREADS
 from trtpost.image import (
     SupportsArray,
@@ -144,10 +144,8 @@ class Segmenter:
             if not (whole and 1 <= operator.index(threads) <= MAX_THREADS):
                 raise SpecError(f"threads must be a whole number from 1 to {MAX_THREADS}, or None, not {threads!r:.60}")
             threads = operator.index(threads)  # numpy's numbers are none of ONNX Runtime's
-        contents = read_bundle(bundle.place if isinstance(bundle, Bundle) else bundle)
+        contents = read_again(bundle) if isinstance(bundle, Bundle) else read_bundle(bundle)
         self.bundle = contents.bundle
-        if isinstance(bundle, Bundle) and self.bundle.passport.files != bundle.passport.files:
-            raise BundleError(f"{bundle.path} was built again after it was loaded: load it again")
         if fast_decode and self.bundle.passport.post.size == "image":
             raise SpecError("the engine takes whole photos (it was built with --size image): do without --fast-decode")
         self._fast_decode = fast_decode

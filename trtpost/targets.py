@@ -4,45 +4,53 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 
 from trtpost.bundle import is_bundle
 from trtpost.errors import TrtpostError, reason
-from trtpost.files import in_a_circle
-from trtpost.image import MARK, palette
-from trtpost.photos import MASK_ENDING
-from trtpost.png import HEADER, PALETTE, SIGNATURE, size_and_text
-from trtpost.resume import HEAD
-
-SECOND_COLOUR = bytes(palette(("", ""))[1])
-"""In the palette of every mask, whatever its classes; the first is black, or not."""
+from trtpost.files import in_a_circle, open_regular
+from trtpost.image import is_ours
 
 
-def check_targets(targets: Sequence[Path], photos: Iterable[Path]) -> None:
+def check_targets(targets: Sequence[Path], photos: Iterable[Path], below: Path, named: Path | None = None) -> None:
     """Refuse files that must not be written, before there is anything to write.
 
     Args:
         targets: masks and overlays of one call.
         photos: the files that they are made from.
+        below: the folder that was named for them: links in it are not followed.
+        named: a target that was named itself, and may be a link.
 
     Raises:
         TrtpostError: one is a photo, or any other file that is no mask or overlay of ours; two are one file by a link;
-            one lies in a bundle, which would be none any more.
+            one is reached by a link that was not named; one lies in a bundle, which would be none any more.
     """
     sources = {_identity(photo) for photo in photos} - {None}
     folders: dict[Path, Path] = {}
-    taken: dict[Path, Path] = {}
+    reals: dict[Path, Path] = {}
+    is_bundle_once = cache(is_bundle)
     for target in targets:
         if target.parent not in folders:
             folders[target.parent] = _real_folder(target.parent)
+            for above in (folders[target.parent], *folders[target.parent].parents):
+                if is_bundle_once(above):
+                    raise TrtpostError(f"{target.parent} lies in the engine bundle {above}: choose another --output")
         real = folders[target.parent] / target.name
         if real.is_symlink():
             if in_a_circle(target):
                 raise TrtpostError(f"{target} is a link in a circle: choose another --output")
             real = Path(os.path.realpath(real))
-        if real in taken:
-            raise TrtpostError(f"{taken[real]} and {target} are one file by a link: choose another --output")
-        taken[real] = target
+        if real in reals:
+            raise TrtpostError(f"{reals[real]} and {target} are one file by a link: choose another --output")
+        reals[real] = target
+    root = Path(os.path.realpath(below))
+    for real, target in reals.items():
+        if target != named and real != root / target.relative_to(below):
+            raise TrtpostError(
+                f"{target} leads to {real} by a link, and below --output {below} links are not followed: "
+                "choose another, or remove the link"
+            )
         identity = _identity(target)
         if identity is None:
             continue
@@ -69,31 +77,15 @@ def _real_folder(folder: Path) -> Path:
     if in_a_circle(folder):
         raise TrtpostError(f"--output {folder} is a link in a circle: choose another")
     try:
-        real = Path(os.path.realpath(folder))
+        return Path(os.path.realpath(folder))
     except ValueError as error:  # names without meaning
         raise TrtpostError(f"--output {folder}: {reason(error)}") from None
-    for above in (real, *real.parents):
-        if is_bundle(above):
-            raise TrtpostError(f"{folder} lies in the engine bundle {above}: choose another --output")
-    return real
 
 
 def _is_ours(path: Path) -> bool:
     """Is this a mask or an overlay that trtpost wrote, or a file with nothing in it?"""
-    if not path.is_file():
-        return False
     try:
-        with path.open("rb") as file:
-            head = file.read(HEAD)
+        with open_regular(path) as file:
+            return not os.fstat(file.fileno()).st_size or is_ours(file)
     except OSError:
         return False
-    return not head or size_and_text(head, MARK) is not None or (path.name.endswith(MASK_ENDING) and _is_unmarked(head))
-
-
-def _is_unmarked(head: bytes) -> bool:
-    """Is this the beginning of a mask without a mark, as older versions wrote them?"""
-    if not head.startswith(SIGNATURE) or len(head) < HEADER:
-        return False
-    bits, colours = head[HEADER - 9 : HEADER - 7]
-    first = HEADER + 8 + 3
-    return (bits, colours) == (16, 0) or (colours == PALETTE and head[first : first + 3] == SECOND_COLOUR)

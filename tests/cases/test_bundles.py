@@ -372,7 +372,7 @@ from pathlib import Path
 from trtpost import folders
 from trtpost.bundle import read_bundle, write_bundle
 if sys.argv[4] == "two steps":
-    folders._exchange = lambda one, other: False
+    folders.renamed = lambda old, new, how: False
 one, other = (read_bundle(Path(name)) for name in sys.argv[2:4])
 print("ready", flush=True)
 end = time.monotonic() + 1
@@ -523,7 +523,7 @@ def test_a_rename_that_fails_leaves_the_old_bundle(planned, tmp_path, monkeypatc
         if exchange:
             write_bundle(planned, contents.model, contents.plan, contents.bundle.passport)
         else:
-            patch.setattr(folders, "_exchange", lambda *_: False)
+            patch.setattr(folders, "renamed", lambda *_: False)
             with pytest.raises(BundleError, match="cannot write the engine bundle"):
                 write_bundle(planned, contents.model, contents.plan, contents.bundle.passport)
     assert load_bundle(planned) == contents.bundle

@@ -296,11 +296,11 @@ def test_files_that_are_no_files(tmp_path):
 def test_files_that_may_not_be_read(tmp_path, monkeypatch):
     """Rights that are missing."""
 
-    def read_bytes(path):
+    def refused(path, *_):
         raise PermissionError(13, "Permission denied", str(path))
 
     tree(tmp_path, "a.jpg")
-    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    monkeypatch.setattr("trtpost.files._regular", refused)
     with pytest.raises(ImageError, match=r"a.jpg cannot be read: Permission denied"):
         read_photo(tmp_path / "a.jpg")
 
@@ -445,17 +445,18 @@ def test_masks_and_overlays_of_ours_are_replaced(tmp_path, infer, encoding):
     assert (tmp_path / "link.png").is_symlink()
 
 
-def test_masks_of_older_versions_are_replaced(tmp_path, infer):
-    """Without a mark: a palette of our colours, or 16 bits of gray; overlays of theirs are not told from pictures."""
+@pytest.mark.parametrize("name", ["a.mask.png", "keep.mask.png"])
+def test_what_could_be_a_mask_but_has_no_mark_is_not_replaced(tmp_path, infer, name):
+    """16 bits of gray, such as depth, and a palette of our colours: of somebody else's, whatever they are called."""
     tree(tmp_path, "a.jpg")
-    mask = tmp_path / "a.mask.png"
-    for old in (
-        encode_mask(np.zeros((6, 9), np.uint8), palette(("a", "b", "c"))),
-        encode_mask(np.zeros((6, 9), np.int32), palette(("a", "b", "c"))),
-    ):
-        mask.write_bytes(old)
-        assert infer(tmp_path / "a.jpg", "-o", tmp_path)[0] == 0
-        assert mask.read_bytes() != old
+    mask, colours = tmp_path / name, palette(("a", "b", "c"))
+    depth = io.BytesIO()
+    Image.fromarray(np.full((6, 9), 3000, np.uint16)).save(depth, "PNG")
+    for foreign in (depth.getvalue(), encode_mask(np.zeros((6, 9), np.uint8), colours)):
+        mask.write_bytes(foreign)
+        code, said = infer(tmp_path / "a.jpg", "-o", tmp_path if name == "a.mask.png" else mask)
+        assert (code, mask.read_bytes()) == (1, foreign)
+        assert "exists and is no mask or overlay that trtpost wrote" in said
 
 
 def test_bundles_are_no_folders_for_masks(tmp_path, bundle, infer):

@@ -12,7 +12,7 @@ from conftest import in_threads
 from nets import nchw, save
 
 import trtpost as tp
-from trtpost.bundle import Plan, load_bundle
+from trtpost.bundle import Plan, load_bundle, read_bundle, write_bundle
 from trtpost.errors import SpecError, TrtpostError
 from trtpost.triton.config import from_text
 from trtpost.triton.export import export_triton
@@ -100,9 +100,12 @@ def test_the_ensemble_joins_steps_by_name(bundle, tmp_path):
 def test_a_plan_of_the_full_tensorrt_is_taken_as_it_is(bundle, tmp_path):
     built = bundle(fit="letterbox")
     plan = Plan("tensorrt", "10.9.0", ("8.9",), {}, {})
-    with_plan = replace(built, passport=replace(built.passport, plan=plan))
-    (built.path / "engine.plan").write_bytes(b"a plan")
-    _, engine, _ = export_triton(with_plan, tmp_path, name="net", form="tensorrt_plan")
+
+    def with_plan(changed: Plan):
+        contents = read_bundle(built.path)
+        return write_bundle(built.path, contents.model, b"a plan", replace(built.passport, plan=changed))
+
+    _, engine, _ = export_triton(with_plan(plan), tmp_path, name="net", form="tensorrt_plan")
     assert (engine / "model.plan").read_bytes() == b"a plan"
     found = config(engine.parent)
     assert (found.backend, found.platform) == ("tensorrt", "tensorrt_plan")
@@ -112,7 +115,7 @@ def test_a_plan_of_the_full_tensorrt_is_taken_as_it_is(bundle, tmp_path):
         "region": True,
     }
     for changed, word in ((replace(plan, flavour="tensorrt_rtx"), "RTX"), (replace(plan, post="kernel"), "kernel")):
-        refused = replace(built, passport=replace(built.passport, plan=changed))
+        refused = with_plan(changed)
         with pytest.raises(SpecError, match=word):
             export_triton(refused, tmp_path, name="other", form="tensorrt_plan")
     assert not (tmp_path / "other").exists()

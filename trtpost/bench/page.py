@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
+from trtpost import files
 from trtpost.bench.tables import Grid
-from trtpost.errors import SpecError
-from trtpost.files import write_whole
 from trtpost.packages import require
 
 
@@ -23,5 +22,4 @@ def write_page(path: Path, title: str, subtitle: str, plots: Sequence[str], grid
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     template = resources.files("trtpost.bench").joinpath("report.html.jinja").read_text(encoding="utf-8")
     content = environment.from_string(template).render(title=title, subtitle=subtitle, plots=plots, grids=grids)
-    data = content.encode("utf-8", "backslashreplace")
-    write_whole(path, lambda file: file.write(data), SpecError)
+    files.write_page(path, content)

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from trtpost.convert.tflite import is_tflite
 from trtpost.errors import ModelError, reason
-from trtpost.files import existing_file
+from trtpost.files import entries_under, existing_file, open_regular
 
 SUFFIXES = (".keras", ".h5", ".hdf5", ".pb", ".pbtxt", ".tflite")
 """Usual names of the files that `convert` takes, besides SavedModel folders."""
@@ -75,10 +75,21 @@ def kind_of(source: Path) -> str:
 
 def _kind_of_folder(folder: Path) -> str:
     if is_saved_model(folder):
+        _check_files(folder)
         return "saved_model"
     inside = sorted(path for path in folder.iterdir() if is_saved_model(path))
     hint = f"; did you mean {' or '.join(map(str, inside))}?" if inside else ""
     raise ModelError(f"{folder} is a folder without saved_model.pb: not a SavedModel{hint}")
+
+
+def _check_files(folder: Path) -> None:
+    """TensorFlow opens what is there: a pipe would wait for ever."""
+    try:
+        for file in entries_under(folder):
+            if file.exists() and not (file.is_file() or file.is_dir()):
+                raise ModelError(f"{file} is not a regular file, so {folder} cannot be a SavedModel")
+    except OSError as error:
+        raise ModelError(f"model {folder} cannot be read: {reason(error)}") from None
 
 
 def is_saved_model(folder: Path) -> bool:
@@ -99,7 +110,7 @@ def _by_content(source: Path) -> str | None:
     """
     if is_tflite(source):
         return "tflite"
-    with source.open("rb") as file:
+    with open_regular(source) as file:
         start = file.read(4096)
         if start.startswith(HDF5):
             return "keras"
@@ -116,7 +127,7 @@ def _by_content(source: Path) -> str | None:
 
 def _kind_of_archive(source: Path) -> str | None:
     try:
-        with zipfile.ZipFile(source) as archive:
+        with open_regular(source) as file, zipfile.ZipFile(file) as archive:
             names = archive.namelist()
     except zipfile.BadZipFile:
         return "keras" if source.suffix.lower() == ".keras" else None

@@ -17,6 +17,7 @@ from typing import Any
 
 from trtpost.convert.formats import HDF5
 from trtpost.errors import ModelError, reason
+from trtpost.files import open_regular
 
 _ACTIVE_IN_TRAINING = re.compile(r"BatchNorm|Dropout|Noise")
 """Classes of layers that do something else when they are called with `training=True`.
@@ -43,7 +44,7 @@ class Layer:
 
 def is_archive(path: Path) -> bool:
     """True for the zip archive that `.keras` files are, False for HDF5."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(len(HDF5)) != HDF5
 
 
@@ -109,7 +110,7 @@ def layers_of(config: object) -> Iterator[Layer]:
 
 
 def _config_of_archive(path: Path) -> str | bytes:
-    with zipfile.ZipFile(path) as archive:
+    with open_regular(path) as file, zipfile.ZipFile(file) as archive:
         names = archive.namelist()
         if "config.json" not in names:
             raise ModelError("it is an archive without config.json: not a Keras model")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trtpost.errors import ModelError, reason
+from trtpost.files import open_regular
 from trtpost.spec import parse_labels
 
 _LARGEST_LABELS = 1 << 22
@@ -45,7 +46,7 @@ class Metadata:
 
 def is_tflite(path: Path) -> bool:
     """True where the file has TFLite's identifier."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(8)[4:] == b"TFL3"
 
 
@@ -63,7 +64,8 @@ def custom_operators(path: Path) -> list[str]:
 
 def read_metadata(path: Path) -> Metadata:
     """Read normalisation of the first input and the label list; what is missing or damaged is left empty."""
-    data = path.read_bytes()
+    with open_regular(path) as file:
+        data = file.read()
     try:
         mean, std = _normalization(data)
     except (struct.error, IndexError, TypeError, ValueError):
@@ -73,7 +75,7 @@ def read_metadata(path: Path) -> Metadata:
 
 def _labels(path: Path) -> tuple[str, ...]:
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             for entry in archive.infolist():
                 name = entry.filename
                 if "label" in name.lower() and name.endswith(".txt") and entry.file_size <= _LARGEST_LABELS:

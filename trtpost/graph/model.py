@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 from trtpost.baked import DOMAIN
 from trtpost.errors import ModelError, TrtpostError, reason
-from trtpost.files import existing_file, write_whole
+from trtpost.files import Replaces, existing_file, open_regular, write_whole
 from trtpost.graph.calls import check_calls
 from trtpost.graph.integers import with_known_integers
 from trtpost.graph.nodes import attributes_of, graphs_of, name_apart
@@ -48,7 +48,9 @@ def load_model(path: Path) -> onnx.ModelProto:
     existing_file(path, "ONNX model", ModelError)
     _check_external_files(path)
     try:
-        model = onnx.load(path, format="protobuf")  # whatever it is called
+        with open_regular(path) as file:
+            model = onnx.load(file, format="protobuf", load_external_data=False)  # whatever it is called
+        onnx.load_external_data_for_model(model, str(path.parent))
     except DecodeError:
         raise ModelError(f"{path} is not an ONNX model: it does not parse as one") from None
     except PermissionError as error:
@@ -182,7 +184,8 @@ def external_files(path: Path) -> list[Path]:
 def _external_files(path: Path) -> set[Path]:
     """Files that the model names, whether they are there or not; folders of its own and no others."""
     with understood(path):
-        model = onnx.load(path, format="protobuf", load_external_data=False)
+        with open_regular(path) as file:
+            model = onnx.load(file, format="protobuf", load_external_data=False)
         tensors = [one for graph in graphs_of(model) for one in graph.initializer]
         tensors += [node.t for graph in graphs_of(model) for one in graph.node for node in one.attribute]
         names = {entry.value for one in tensors for entry in one.external_data if entry.key == "location"}
@@ -197,6 +200,8 @@ def _check_external_files(path: Path) -> None:
             f"{path} keeps its weights in {missing[0]}, which is missing: put it there, or export the model again "
             "as one file"
         )
+    if others := sorted(file for file in files if not file.is_file()):
+        raise ModelError(f"{path} keeps its weights in {others[0]}, which is not a regular file")
     size = path.stat().st_size + sum(file.stat().st_size for file in files if file.is_file())
     if size > LARGEST:
         raise ModelError(
@@ -205,14 +210,14 @@ def _check_external_files(path: Path) -> None:
         )
 
 
-def save_model(model: onnx.ModelProto, path: Path) -> None:
-    """Write an ONNX file, whole or not at all.
+def save_model(model: onnx.ModelProto, path: Path, *, replaces: Replaces | None = None) -> None:
+    """Write an ONNX file, whole or not at all; `replaces` as for `trtpost.files.write_whole`.
 
     Raises:
         ModelError: it cannot be written, or is too large for a file.
     """
     data = serialized(model)
-    write_whole(path, lambda file: file.write(data), ModelError)
+    write_whole(path, lambda file: file.write(data), ModelError, replaces=replaces)
 
 
 def serialized(model: onnx.ModelProto) -> bytes:

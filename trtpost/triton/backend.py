@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtpost.admission import SERVED_PIXELS, check_weight, weight_of
-from trtpost.bundle import PASSPORT, passport_from_json
+from trtpost.bundle import MAX_BYTES, PASSPORT, passport_from_json
 from trtpost.decode import Photo
-from trtpost.errors import ImageError, TrtpostError
+from trtpost.errors import BundleError, ImageError, TrtpostError
+from trtpost.files import read_limited
 from trtpost.image import check_photo, encode_mask, palette, read_photo
 from trtpost.letterbox import Region, region_of
 from trtpost.pixels import check_size, pixels_of
@@ -103,7 +104,8 @@ class PhotoModel:
     def initialize(self, args: dict[str, str]) -> None:
         """Read the passport, which is all that it takes."""
         card = _version_folder(args) / PASSPORT
-        self._passport = passport_from_json(card.read_bytes(), str(card))
+        content = read_limited(card, "passport", MAX_BYTES[PASSPORT], BundleError)
+        self._passport = passport_from_json(content, str(card))
         self._max_pixels = _max_pixels(args)
         self._outputs = {output["name"] for output in json.loads(args["model_config"])["output"]}
         self._pool = ThreadPoolExecutor(os.cpu_count() or 1)

@@ -16,9 +16,11 @@ from typing import Any, get_args
 import onnx
 
 from trtpost.admission import SERVED_PIXELS
-from trtpost.bundle import PASSPORT, Bundle
+from trtpost.bundle import MODEL, PASSPORT, Bundle, Contents, read_again
 from trtpost.choices import Form
 from trtpost.errors import SpecError, TrtpostError, one_line, reason
+from trtpost.files import open_regular, read_limited, write_whole
+from trtpost.folders import put_folder
 from trtpost.graph.bake import inlined, is_inlined
 from trtpost.graph.emulate import runnable
 from trtpost.letterbox import Region
@@ -29,6 +31,11 @@ from trtpost.triton.config import OWNER, Tensor, Warmup
 
 MAX_BATCH = 65_536
 
+MAX_VERSION = (1 << 63) - 1
+"""The largest that Triton counts."""
+
+MAX_CONFIG = 64 << 20
+"""Bytes of a configuration that is read: those that are written here have a few thousand."""
 
 _CONFIG, _LABELS = "config.pbtxt", "labels.txt"
 _MODEL = '"""Runs inside Triton; written by trtpost."""\n\nfrom trtpost.triton.backend import {} as TritonPythonModel\n'
@@ -40,12 +47,12 @@ class Part:
 
     Attributes:
         config: its `ModelConfig`.
-        files: content, or a file or folder to copy, of each path in the version's folder.
+        files: content of each path in the version's folder.
         beside: content of each path beside the versions.
     """
 
     config: Any
-    files: dict[str, bytes | Path]
+    files: dict[str, bytes]
     beside: dict[str, bytes]
 
 
@@ -89,10 +96,11 @@ def export_triton(
         raise SpecError(f"the name of a model takes letters, digits, _, - and ., not '{name}': give one with --name")
     if instances < 1 or max_pixels < 1 or (max_batch is not None and not 1 <= max_batch <= MAX_BATCH):
         raise SpecError(f"a model needs at least one instance, a pixel, and batches of 1 to {MAX_BATCH}")
+    contents = read_again(bundle)  # what lies in its folder besides is none of it
     if form == "python":
-        parts = [_whole(bundle, name, instances, max_batch or max(8, bundle.passport.max_batch), max_pixels)]
+        parts = [_whole(contents, name, instances, max_batch or max(8, bundle.passport.max_batch), max_pixels)]
     else:
-        parts = _engine_parts(bundle, name, form, instances, max_batch, max_pixels)
+        parts = _engine_parts(contents, name, form, instances, max_batch, max_pixels)
     for part in parts:
         _check_owner(repository / part.config.name, part.config)
     try:
@@ -100,6 +108,10 @@ def export_triton(
         with _alone_in(repository):
             versions = [_number(path) for part in parts for path in (repository / part.config.name).glob("[0-9]*")]
             version = max(versions, default=0) + 1
+            if version > MAX_VERSION:
+                raise TrtpostError(
+                    f"{repository} holds version {version - 1} of {name}, and Triton counts no further: remove it"
+                )
             return [_write(repository, part, version) for part in parts]
     except OSError as error:
         raise TrtpostError(f"cannot write the model repository {repository}: {reason(error)}") from None
@@ -112,8 +124,9 @@ def next_step(repository: Path, versions: Iterable[Path]) -> str:
     return f"serve it: tritonserver --model-repository {shlex.quote(str(repository.resolve()))}{needs}"
 
 
-def _whole(bundle: Bundle, name: str, instances: int, max_batch: int, max_pixels: int) -> Part:
+def _whole(contents: Contents, name: str, instances: int, max_batch: int, max_pixels: int) -> Part:
     """The bundle behind our own `Segmenter`: everything in one model."""
+    bundle = contents.bundle
     pre = bundle.passport.pre
     size = bundle.passport.post.size if isinstance(bundle.passport.post.size, tuple) else (pre.height, pre.width)
     config = configs.model_config(
@@ -128,21 +141,22 @@ def _whole(bundle: Bundle, name: str, instances: int, max_batch: int, max_pixels
         warmup=[Warmup("image", "uint8", (*size, 3))],
         max_pixels=max_pixels,
     )
-    files: dict[str, bytes | Path] = {"model.py": _MODEL.format("MaskModel").encode(), BUNDLE: bundle.path}
-    if not bundle.path.is_dir():
-        files[BUNDLE] = bundle.model
+    files = {"model.py": _MODEL.format("MaskModel").encode()}
+    if PASSPORT in contents.files:
+        files |= {f"{BUNDLE}/{file}": content for file, content in contents.files.items()}
+    else:
+        files[BUNDLE] = contents.files[MODEL]
     return Part(config, files, _labels(bundle))
 
 
 def _engine_parts(
-    bundle: Bundle, name: str, form: Form, instances: int, max_batch: int | None, max_pixels: int
+    contents: Contents, name: str, form: Form, instances: int, max_batch: int | None, max_pixels: int
 ) -> list[Part]:
     """The engine in a backend of Triton's own; with an ensemble, where photos have to be scaled before it."""
+    bundle, model = contents.bundle, contents.model
     passport = bundle.passport
-    model = onnx.load(bundle.model)
-    content: bytes | Path
     if form == "tensorrt_plan":
-        content = _plan(bundle)
+        content = _plan(contents)
     else:
         model = runnable(model)
         content = (model if is_inlined(model) else inlined(model)).SerializeToString()
@@ -190,9 +204,9 @@ def _engine_parts(
     return [photo_part, engine_part, Part(whole, {}, _labels(bundle))]
 
 
-def _plan(bundle: Bundle) -> Path:
-    plan, file = bundle.passport.plan, bundle.plan
-    if plan is None or file is None:
+def _plan(contents: Contents) -> bytes:
+    bundle, plan = contents.bundle, contents.bundle.passport.plan
+    if plan is None or contents.plan is None:
         raise SpecError(
             f"{bundle.path} holds no TensorRT plan: build it where the full TensorRT is, or export --form python"
         )
@@ -206,7 +220,7 @@ def _plan(bundle: Bundle) -> Path:
             f"the mask of {bundle.path} is made by our {plan.post}, not by TensorRT's own layers, which Triton runs: "
             "build with --post native, or export --form python"
         )
-    return file
+    return contents.plan
 
 
 def _tensor(value: onnx.ValueInfoProto, joined: bool, form: Form) -> Tensor:
@@ -244,9 +258,11 @@ def _check_owner(model: Path, config: Any) -> None:
     """
     card = model / _CONFIG
     try:
+        if model.is_symlink():
+            raise TrtpostError(f"{model} is a link, which is not followed: name the repository that it leads to")
         if not model.exists():
             return
-        text = card.read_text("utf-8") if card.is_file() else ""
+        text = read_limited(card, "configuration", MAX_CONFIG, TrtpostError).decode() if card.exists() else ""
     except (OSError, UnicodeError) as error:
         raise TrtpostError(f"{card} cannot be read: {reason(error)}") from None
     known = configs.from_text(text, str(card))
@@ -278,18 +294,17 @@ def _write(repository: Path, part: Part, version: int) -> Path:
         folder.mkdir()
         for name, content in part.files.items():
             _put(folder / name, content)
-        for name, data in (part.beside | {_CONFIG: text.encode()}).items():
-            _put(staging / name, data)
+        beside = part.beside | {_CONFIG: text.encode()}
+        for name, content in beside.items():
+            _put(staging / name, content)
         staging.chmod(0o755)
         if not model.exists():
-            staging.rename(model)
+            put_folder(staging, model)
             return model / str(version)
         # the new version first: a server takes it with the old configuration, which for an equal spec is the same
-        folder.rename(model / str(version))
-        for name in (*part.beside, _CONFIG):
-            if not (model / name).is_file() or (model / name).read_bytes() != (staging / name).read_bytes():
-                (model / name).parent.mkdir(exist_ok=True)
-                (staging / name).replace(model / name)
+        put_folder(folder, model / str(version))
+        for name, data in beside.items():
+            _update(model, name, data)
         return model / str(version)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -323,18 +338,22 @@ def _alone_in(repository: Path) -> Iterator[None]:
         os.close(folder)
 
 
-def _put(path: Path, content: bytes | Path) -> None:
+def _put(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    if isinstance(content, bytes):
-        path.write_bytes(content)
-    elif content.is_dir():
-        shutil.copytree(content, path)
-    else:
-        shutil.copyfile(content, path)
+    path.write_bytes(content)
+
+
+def _update(model: Path, name: str, content: bytes) -> None:
+    """Replace a file beside the versions, unless it is the same: a server would load the model again."""
+    with contextlib.suppress(FileNotFoundError), open_regular(model / name) as file:
+        if file.read(len(content) + 1) == content:
+            return
+    write_whole(model / name, lambda file: file.write(content), TrtpostError, below=model)
 
 
 def _number(folder: Path) -> int:
-    return int(folder.name) if re.fullmatch(r"[0-9]{1,9}", folder.name) else 0
+    """The version of a folder's name, as Triton counts; 0 of another name."""
+    return int(folder.name) if re.fullmatch(r"[0-9]{1,19}", folder.name) else 0
 
 
 def _mask_type(bundle: Bundle) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from trtpost import fused
 from trtpost.agreement import relative_error
-from trtpost.bundle import ASSUMED, Bundle
+from trtpost.bundle import ASSUMED, Bundle, read_again
 from trtpost.errors import ModelError, TrtpostError
 from trtpost.graph.bake import NETWORK, seam
 from trtpost.graph.emulate import runnable, with_outputs
@@ -140,7 +140,7 @@ def _inside(bundle: Bundle) -> Callable[[NDArray[np.uint8]], tuple[NDArray[Any],
     """From the photo to the tensor that the bundle's network gets, and to its logits, both [1, ...]."""
     import onnxruntime
 
-    model = runnable(onnx.load(bundle.model))
+    model = runnable(read_again(bundle).model)
     names = ["pixels", _logits_name(model, bundle)]
     network = part_of(with_outputs(model, names), ["image"], names)
     options = onnxruntime.SessionOptions()

@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
+from trtpost import files
 from trtpost.decode import Photo
-from trtpost.errors import SpecError
-from trtpost.files import write_whole
 from trtpost.image import palette
 from trtpost.packages import require
 from trtpost.verify.reference import Masked
@@ -86,8 +85,7 @@ def write_page(report: Report, gallery: Gallery, path: Path) -> None:
         real=REAL,
         tied=TIED,
     )
-    data = content.encode("utf-8", "backslashreplace")
-    write_whole(path, lambda file: file.write(data), SpecError)
+    files.write_page(path, content)
 
 
 def _classes(report: Report) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ from trtpost.choices import Backend
 from trtpost.convert import kind_of
 from trtpost.decode import Photo
 from trtpost.errors import BundleError, ImageError, ModelError, SpecError, printable, reason
+from trtpost.files import open_regular
 from trtpost.options import MIN_AGREEMENT, BuildOptions
 from trtpost.progress import Progress
 from trtpost.segment import Result, Segmenter
@@ -307,7 +308,7 @@ def read_truth(path: Path, size: tuple[int, ...], classes: tuple[str, ...]) -> N
         ImageError: it cannot be read, has another size, or ids that are no classes.
     """
     try:
-        with Image.open(path) as image:
+        with open_regular(path) as file, Image.open(file) as image:
             mask = np.asarray(image)
     except Exception as error:  # every decoder has errors of its own
         raise ImageError(f"{path} is not a mask that can be read: {reason(error)}") from None

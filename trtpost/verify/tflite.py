@@ -11,12 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from trtpost.files import open_regular
+
 CUSTOM = b"Convolution2DTransposeBias"
 
 
 def without_custom_ops(source: Path) -> bytes:
     """The content of a TFLite file, with `Convolution2DTransposeBias` written as `TRANSPOSE_CONV`; else unchanged."""
-    content = source.read_bytes()
+    with open_regular(source) as file:
+        content = file.read()
     if CUSTOM not in content:
         return content
     from tensorflow.lite.python import schema_py_generated as schema

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trtpost.errors import BackendError, reason
-from trtpost.files import write_whole
+from trtpost.files import open_regular, write_whole
 
 if TYPE_CHECKING:
     import tensorrt as trt
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 def attach(config: trt.IBuilderConfig, path: Path, logger: Any, warn: Callable[[str], None]) -> None:
     """Give the builder what is in the file, or an empty cache; a file that it cannot use is ignored with a warning."""
     try:
-        content = path.read_bytes() if path.exists() else b""
+        with open_regular(path) as file:
+            content = file.read()
+    except FileNotFoundError:
+        content = b""
     except OSError as error:
         warn(f"timing cache {path} cannot be read ({reason(error)}): the build measures everything anew")
         content = b""
