@@ -116,8 +116,8 @@ def _config_of_archive(path: Path) -> str | bytes:
             raise ModelError("it is an archive without config.json: not a Keras model")
         if not any(name.startswith("model.weights.") for name in names):
             raise ModelError("the Keras file holds a network without weights: save the whole model with model.save")
-        with archive.open("config.json") as file:  # what the archive says of its size need not be true
-            text = file.read(MAX_CONFIG + 1)
+        with archive.open("config.json") as entry:  # what the archive says of its size need not be true
+            text = entry.read(MAX_CONFIG + 1)
         if len(text) > MAX_CONFIG:
             raise ModelError(f"its config.json has more than {MAX_CONFIG >> 20} MiB, and no network's is that long")
         return text
