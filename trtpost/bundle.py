@@ -15,7 +15,7 @@ import shlex
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
 
 from trtpost.baked import INT32, UINT8, Baked, Value
 from trtpost.choices import Compatibility, Place
@@ -291,6 +291,9 @@ def embed(model: onnx.ModelProto, passport: Passport) -> None:
     set_metadata(model, {"passport": passport.to_json()})
 
 
+Plans = Literal["kept", "checked", "left"]
+
+
 class Contents(NamedTuple):
     """What was read of a bundle, all from one build: the baked graph, and the plan if there is one."""
 
@@ -317,23 +320,27 @@ def load_bundle(path: str | os.PathLike[str]) -> Bundle:
     Raises:
         BundleError: missing, incomplete, changed, or of another version.
     """
-    return read_bundle(path).bundle
+    return read_bundle(path, plan="checked").bundle
 
 
-def read_again(bundle: Bundle) -> Contents:
-    """The files of a bundle, as they were when it was loaded, and no others.
+def read_again(bundle: Bundle, *, plan: Plans = "kept") -> Contents:
+    """The files of a bundle, as they were when it was loaded, and no others; `plan` as for `read_bundle`.
 
     Raises:
         BundleError: missing, changed, or built again since.
     """
-    contents = read_bundle(bundle.place)
+    contents = read_bundle(bundle.place, plan=plan)
     if contents.bundle.passport.files != bundle.passport.files:
         raise BundleError(f"{bundle.path} was built again after it was loaded: load it again")
     return contents
 
 
-def read_bundle(path: str | os.PathLike[str]) -> Contents:
+def read_bundle(path: str | os.PathLike[str], *, plan: Plans = "kept") -> Contents:
     """Read a bundle as `load_bundle` does, each file once; while it is built again, the old one or the new one.
+
+    Args:
+        path: the bundle's folder, or a baked `.onnx` file.
+        plan: what becomes of the plan, which may have gigabytes: `kept` in memory, `checked` alone, or `left` unread.
 
     Raises:
         BundleError: missing, incomplete, changed, or of another version.
@@ -341,10 +348,10 @@ def read_bundle(path: str | os.PathLike[str]) -> Contents:
     if not isinstance(path, str | os.PathLike):
         raise BundleError(f"an engine bundle is given by its path, not as a {type(path).__name__}")
     folder = Path(os.fsdecode(path))
-    return read_steadily(folder, lambda: _read(folder))
+    return read_steadily(folder, lambda: _read(folder, plan=plan))
 
 
-def _read(path: Path) -> Contents:
+def _read(path: Path, *, plan: Plans) -> Contents:
     try:
         if in_a_circle(path):
             raise BundleError(f"engine bundle {path} is a link in a circle")
@@ -371,8 +378,14 @@ def _read(path: Path) -> Contents:
         file = path / name
         if not file.is_file():
             raise BundleError(f"{path} is incomplete: {name} is missing; build the bundle again")
-        contents[name] = _content(file, name)
-        if hashlib.sha256(contents[name]).hexdigest() != expected:
+        if name == PLAN and plan == "left":
+            continue
+        if name == PLAN and plan == "checked":
+            found = _hash_of(file)
+        else:
+            contents[name] = _content(file, name)
+            found = hashlib.sha256(contents[name]).hexdigest()
+        if found != expected:
             raise BundleError(f"{file} is not the file that was built (its hash differs): build the bundle again")
     graph, embedded = _baked(path / MODEL, contents[MODEL])
     if _comparable(embedded) != _comparable(passport):
@@ -395,6 +408,14 @@ def _content(file: Path, kind: str) -> bytes:
                     f"{file} has {size} bytes, and a {kind} no more than {MAX_BYTES[kind]}: build the bundle again"
                 )
             return stream.read()
+    except OSError as error:
+        raise BundleError(f"{file} cannot be read: {reason(error)}; build the bundle again") from None
+
+
+def _hash_of(file: Path) -> str:
+    """SHA-256 of a file, of which a block at a time is in memory."""
+    try:
+        return sha256(file)
     except OSError as error:
         raise BundleError(f"{file} cannot be read: {reason(error)}; build the bundle again") from None
 

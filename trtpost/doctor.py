@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from trtpost import cuda, fused, gpu_setup
 from trtpost.backends.tensorrt import flavour as flavours
 from trtpost.backends.tensorrt.obstacle import this_machine
+from trtpost.convert import fence
 from trtpost.packages import installation, installed_version
 
 
@@ -50,6 +51,10 @@ def examine() -> list[Finding]:
     if missing := gpu_setup.needs(driver):
         findings += [Finding("GPU", sentence, False) for sentence in missing.by_hand]
         findings += [Finding("GPU", f"trtpost doctor --fix would {step}", False) for step in missing.steps]
+    walls = fence.kinds()
+    kept = f"in a process that {' and '.join(walls)} keep to computing (docs/security.md)"
+    free = "nothing keeps its process to computing, with neither Landlock nor seccomp: convert what you trust"
+    findings.append(Finding("conversion", kept if walls else free, len(walls) == 2 or None))
     flavour, why = flavours.builder_here()
     findings.append(Finding("build", f"{'engine.plan with ' + flavour if flavour else 'no engine.plan'}: {why}"))
     findings.append(Finding("infer", _infer()))

@@ -46,11 +46,16 @@ def _brings(package: Distribution, module: str) -> bool:
     return any(line.startswith(f"{module}/") for line in (package.read_text("RECORD") or "").splitlines())
 
 
-def require(module: str, extra: str, purpose: str) -> ModuleType:
+def require(module: str, extra: str | None, purpose: str) -> ModuleType:
     """Import an optional package.
 
+    Args:
+        module: what is imported.
+        extra: of ours that brings it; None: none does, because only benchmarks against it want it.
+        purpose: what needs it.
+
     Raises:
-        MissingPackageError: the package is not installed; the message names the extra that brings it.
+        MissingPackageError: the package is not installed; the message has the command that installs it.
     """
     try:
         return importlib.import_module(module)
@@ -58,7 +63,8 @@ def require(module: str, extra: str, purpose: str) -> ModuleType:
         if error.name is None or error.name.split(".")[0] != module.split(".", maxsplit=1)[0]:
             raise
         raise MissingPackageError(
-            f"{purpose} needs the package {module.split('.', maxsplit=1)[0]}: {installation(extra)}"
+            f"{purpose} needs the package {module.split('.', maxsplit=1)[0]}: "
+            + (installation(extra) if extra else f"pip install {_RIVALS.get(module, module)}")
         ) from None
 
 
@@ -76,6 +82,9 @@ def installation(extra: str) -> str:
     names = " ".join(f"'{one.name}{_in_brackets(one.extras)}{one.specifier}'" for one in alone)
     return f"pip install {names}{INDEXES.get(extra, '')}"
 
+
+_RIVALS = {"cv2": "opencv-python-headless"}
+"""Packages that are not called like their modules."""
 
 INDEXES = {"tensorrt": " --extra-index-url https://pypi.nvidia.com"}
 """What has to be added to the command where the libraries are not on the usual index."""

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from trtpost.backends.choice import choose
-from trtpost.bundle import ASSUMED, Bundle, read_again, read_bundle
+from trtpost.backends.choice import choose, may_run_plans
+from trtpost.bundle import ASSUMED, Bundle, Plans, read_again, read_bundle
 from trtpost.choices import Backend, Encoding
 from trtpost.decode import Photo, from_pillow
 from trtpost.errors import BackendError, ImageError, SpecError, doubt
@@ -144,7 +144,9 @@ class Segmenter:
             if not (whole and 1 <= operator.index(threads) <= MAX_THREADS):
                 raise SpecError(f"threads must be a whole number from 1 to {MAX_THREADS}, or None, not {threads!r:.60}")
             threads = operator.index(threads)  # numpy's numbers are none of ONNX Runtime's
-        contents = read_again(bundle) if isinstance(bundle, Bundle) else read_bundle(bundle)
+        # where none can run, gigabytes of one are neither read nor looked at
+        plan: Plans = "kept" if may_run_plans(backend) else "left"
+        contents = read_again(bundle, plan=plan) if isinstance(bundle, Bundle) else read_bundle(bundle, plan=plan)
         self.bundle = contents.bundle
         if fast_decode and self.bundle.passport.post.size == "image":
             raise SpecError("the engine takes whole photos (it was built with --size image): do without --fast-decode")

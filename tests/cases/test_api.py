@@ -22,6 +22,7 @@ from nets import kernel, nchw, net, save
 from PIL import Image
 
 import trtpost as tp
+from trtpost import bundle as bundles
 from trtpost import resample
 from trtpost.backends.onnxruntime import OnnxRuntimeEngine
 from trtpost.bundle import read_bundle
@@ -606,8 +607,8 @@ def test_a_bundle_that_is_deleted_after_it_was_loaded(bundle, tmp_path):
 def test_each_file_is_read_once(bundle, monkeypatch):
     """What is checked is what runs: hash, passport and session are made of the same bytes."""
     read = []
-    real = Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path.name) or real(path))
+    real = bundles.open_regular
+    monkeypatch.setattr(bundles, "open_regular", lambda path: read.append(path.name) or real(path))
     Segmenter(bundle.path).close()
     assert sorted(read) == ["model.onnx", "passport.json"]
 

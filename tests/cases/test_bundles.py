@@ -165,12 +165,12 @@ def test_a_file_that_is_not_the_one_that_was_built(planned, name, damage):
 
 @pytest.mark.parametrize("name", [MODEL, PLAN, PASSPORT])
 def test_files_of_two_bundles_do_not_mix(planned, tmp_path, name):
-    """A model, plan or passport of another build."""
+    """A model, plan or passport of another build; a plan that cannot run here is left unread by what runs."""
     other = build(save(nchw(5), tmp_path / "other.onnx"), tmp_path / "other.trtpost", flavour="none")
     other = write_bundle(other.path, read_bundle(other.path).model, b"other", replace(other.passport, plan=GPU_PLAN))
     shutil.copy(other.path / name, planned / name)
     with pytest.raises(BundleError, match=r"is not the (file|passport) that was built"):
-        Segmenter(planned)
+        load_bundle(planned) if name == PLAN else Segmenter(planned)
 
 
 def test_hashes_that_were_made_to_fit_do_not_help(bundle, tmp_path):

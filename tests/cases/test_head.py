@@ -621,7 +621,7 @@ def test_a_classifier_is_refused():
 
 
 KERAS = """
-import os, sys
+import json, os, sys
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import keras, numpy as np
 from keras import layers
@@ -642,8 +642,8 @@ model = keras.Model(image, list(ends.values()))
 model.save("net.keras")
 photo = np.load("photo.npy")
 np.savez("expected.npz", **dict(zip(ends, model.predict(photo, verbose=0), strict=True)))
-from trtpost.convert.worker import main
-main()
+from trtpost.convert.worker import answer
+assert not answer(json.load(sys.stdin))
 """
 KERAS_ENDS: dict[str, Read] = {
     "reshape": lambda values: values.reshape(8, 12, 4).argmax(-1),

@@ -5,13 +5,17 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
+from dataclasses import replace
 
 import onnx
 import pytest
+from nets import nchw, save
 from onnx import TensorProto, helper
 
 from trtpost.baked import MAX_DEPTH, MAX_NODES
-from trtpost.errors import ModelError, SpecError
+from trtpost.builder import build
+from trtpost.bundle import Plan, load_bundle, write_bundle
+from trtpost.errors import BundleError, ModelError, SpecError
 from trtpost.files import read_limited
 from trtpost.graph.calls import check_calls
 
@@ -101,3 +105,29 @@ def test_a_label_file_is_not_read_beyond_its_limit(tmp_path):
         read_limited(tmp_path / "labels", "label file", 16 << 20, SpecError)
     (tmp_path / "labels").write_bytes(b"a\n" * (8 << 20))
     assert len(read_limited(tmp_path / "labels", "label file", 16 << 20, SpecError)) == 16 << 20
+
+
+def test_a_plan_that_cannot_run_here_is_not_read(tmp_path):
+    """Three gigabytes of one: on a machine without a GPU they cost neither memory nor seconds."""
+    bundle = build(save(nchw(), tmp_path / "net.onnx"), tmp_path / "net.trtpost", flavour="none", normalize="unit")
+    passport = replace(bundle.passport, plan=Plan("tensorrt", "11.4.0", ("8.9",), {}, {}))
+    bundle = write_bundle(bundle.path, onnx.load(bundle.model), b"plan", passport)
+    with (bundle.path / "engine.plan").open("r+b") as file:
+        file.truncate(3 << 30)
+    code = (
+        "import sys, numpy as np; from trtpost.segment import Segmenter\n"
+        "with Segmenter(sys.argv[1], backend=sys.argv[2]) as one: print(one(np.zeros((9, 7, 3), np.uint8)).mask.shape)"
+    )
+    for backend in ("auto", "onnxruntime"):
+        done = subprocess.run(
+            [sys.executable, "-c", code, bundle.path, backend],
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30)),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.stdout == "(9, 7)\n", done.stderr
+    with (bundle.path / "engine.plan").open("r+b") as file:
+        file.truncate(1 << 20)
+    with pytest.raises(BundleError, match="not the file that was built"):
+        load_bundle(bundle.path)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from trtpost import cuda
 from trtpost.backends.onnxruntime import OnnxRuntimeEngine
 from trtpost.backends.tensorrt.obstacle import obstacle, this_machine
 from trtpost.bundle import Contents
@@ -33,6 +34,12 @@ class Choice(NamedTuple):
 
     engine: Engine
     note: str | None
+
+
+def may_run_plans(backend: Backend) -> bool:
+    """True where `choose` may come to a plan: it was asked for, or there is a GPU."""
+    driver = cuda.driver() if backend == "auto" else None
+    return backend == "tensorrt" or (driver is not None and bool(driver.devices))
 
 
 def choose(contents: Contents, backend: Backend = "auto", threads: int | None = None) -> Choice:

@@ -235,7 +235,7 @@ def _tensorflow() -> Iterator[Entrant]:
 def _torch() -> Iterator[Entrant]:
     def start(mode: str, *, real: bool) -> Callable[[int], Way]:
         def way(threads: int) -> Way:
-            torch = require("torch", "dev", "this row")
+            torch = require("torch", None, "this row")
             torch.set_num_threads(threads)
 
             def convert(array: Gray) -> Any:
@@ -264,7 +264,7 @@ def _torch() -> Iterator[Entrant]:
 def _opencv() -> Iterator[Entrant]:
     def start(method: str) -> Callable[[int], Way]:
         def way(threads: int) -> Way:
-            cv2 = require("cv2", "dev", "this row")
+            cv2 = require("cv2", None, "this row")
             cv2.setNumThreads(threads)
             how = getattr(cv2, method)
             return Way(

@@ -128,7 +128,7 @@ def _torch() -> Iterator[Rival]:
 
 def _with_torch(run: Callable[[Any, Any, tuple[int, int]], Mask]) -> Callable[..., Callable[[], Mask]]:
     def start(logits: Logits, size: tuple[int, int], threads: int) -> Callable[[], Mask]:
-        torch = require("torch", "dev", "this row")
+        torch = require("torch", None, "this row")
         torch.set_num_threads(threads)
         tensor = torch.from_numpy(logits)
 
@@ -166,7 +166,7 @@ def _opencv() -> Iterator[Rival]:
 
 def _with_opencv(run: Callable[[Any, Logits, tuple[int, int]], Mask]) -> Callable[..., Callable[[], Mask]]:
     def start(logits: Logits, size: tuple[int, int], threads: int) -> Callable[[], Mask]:
-        cv2 = require("cv2", "dev", "this row")
+        cv2 = require("cv2", None, "this row")
         cv2.setNumThreads(threads)
         return lambda: run(cv2, logits, size)
 

@@ -20,7 +20,8 @@ from trtpost.backends.onnxruntime import OnnxRuntimeEngine
 from trtpost.backends.tensorrt.obstacle import this_machine
 from trtpost.bundle import Bundle
 from trtpost.choices import Backend, Encoding
-from trtpost.convert import kind_of
+from trtpost.convert import keras_file, kind_of, load
+from trtpost.convert.formats import saved_model_folder
 from trtpost.errors import SpecError, TrtpostError
 from trtpost.located import Located
 from trtpost.packages import require
@@ -158,9 +159,10 @@ def _tensorflow_network(tf: Any, source: Path | None) -> Callable[[Any], Any]:
     if kind == "keras":
         import keras
 
+        keras_file.check_config(keras_file.read_config(source))
         model = keras.models.load_model(source, compile=False)
         return tf.function(lambda pixels: model(pixels, training=False))  # type: ignore[no-any-return]
-    loaded = tf.saved_model.load(str(source))
+    loaded = load.saved_model(saved_model_folder(source))
     signature = next(iter(loaded.signatures.values()))
     name = next(iter(signature.structured_input_signature[1]))
 
@@ -175,7 +177,7 @@ def _tensorflow_network(tf: Any, source: Path | None) -> Callable[[Any], Any]:
 
 
 def _opencv(network: OnnxRuntimeEngine, pre: Pre, axis: int, threads: int) -> Run:
-    cv2 = require("cv2", "dev", "this row")
+    cv2 = require("cv2", None, "this row")
     cv2.setNumThreads(threads)
 
     def run(photo: Path, target: Path) -> Timing:
@@ -197,7 +199,7 @@ def _opencv(network: OnnxRuntimeEngine, pre: Pre, axis: int, threads: int) -> Ru
 
 
 def _torch(network: OnnxRuntimeEngine, pre: Pre, axis: int, threads: int) -> Run:
-    torch = require("torch", "dev", "this row")
+    torch = require("torch", None, "this row")
     torch.set_num_threads(threads)
     interpolate = torch.nn.functional.interpolate
 

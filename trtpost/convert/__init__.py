@@ -7,6 +7,8 @@ file can crash it; none of that reaches the caller.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +19,7 @@ from typing import Any
 
 import onnx
 
+from trtpost.convert.fence import CPU_SECONDS
 from trtpost.convert.formats import SUFFIXES as SUFFIXES
 from trtpost.convert.formats import kind_of as kind_of
 from trtpost.convert.tflite import Metadata, read_metadata
@@ -84,9 +87,11 @@ def convert(
 
 def _in_a_process(request: dict[str, Any]) -> dict[str, str]:
     """What `trtpost.convert.worker.answer` says in a process of its own; an error where the process fails."""
+    folder = Path(request["result"]).parent
     finished = subprocess.run(
-        [sys.executable, "-m", "trtpost.convert.worker"],
-        cwd=Path(request["result"]).parent,  # so that no tensorflow.py of the user's is imported by mistake
+        [sys.executable, "-m", "trtpost.convert.worker", str(os.getpid())],
+        cwd=folder,  # so that no tensorflow.py of the user's is imported by mistake
+        env=os.environ | {"TMPDIR": str(folder)},  # where alone it may write
         input=json.dumps(request),
         capture_output=True,
         text=True,
@@ -98,6 +103,8 @@ def _in_a_process(request: dict[str, Any]) -> dict[str, str]:
         answer = None
     if isinstance(answer, dict) and not finished.returncode:
         return answer
+    if finished.returncode == -signal.SIGXCPU:
+        return {"error": f"converting it took more than {CPU_SECONDS} seconds of the processor, and was ended"}
     tail = finished.stderr.strip().splitlines()[-1:] or [f"exit status {finished.returncode}"]
     return {"error": f"TensorFlow stopped while reading it ({tail[0]}); is the file damaged?"}
 

@@ -48,6 +48,10 @@ def is_archive(path: Path) -> bool:
         return file.read(len(HDF5)) != HDF5
 
 
+MAX_CONFIG = 64 << 20
+"""Bytes of a configuration; a network of a thousand layers has one."""
+
+
 def read_config(path: Path) -> dict[str, Any]:
     """The configuration of the model.
 
@@ -112,7 +116,11 @@ def _config_of_archive(path: Path) -> str | bytes:
             raise ModelError("it is an archive without config.json: not a Keras model")
         if not any(name.startswith("model.weights.") for name in names):
             raise ModelError("the Keras file holds a network without weights: save the whole model with model.save")
-        return archive.read("config.json")
+        with archive.open("config.json") as entry:  # what the archive says of its size need not be true
+            text = entry.read(MAX_CONFIG + 1)
+        if len(text) > MAX_CONFIG:
+            raise ModelError(f"its config.json has more than {MAX_CONFIG >> 20} MiB, and no network's is that long")
+        return text
 
 
 def _config_of_hdf5(path: Path) -> str | bytes:

@@ -13,6 +13,7 @@ from typing import Any
 
 from trtpost.convert import keras_file
 from trtpost.convert.formats import saved_model_folder
+from trtpost.convert.operators import check_graph_def, check_saved_model
 from trtpost.errors import ModelError, reason
 from trtpost.files import open_regular
 
@@ -37,7 +38,7 @@ def saved_model_function(
         ModelError: the function cannot be chosen, or takes no images.
     """
     folder = saved_model_folder(path)
-    loaded = _loaded(folder)
+    loaded = saved_model(folder)
     signatures = dict(loaded.signatures)
     if signature is None and len(signatures) > 1:
         signature = "serving_default"
@@ -59,10 +60,16 @@ def saved_model_function(
     return loaded, function, sorted(outputs) if isinstance(outputs, dict) else []  # in the order of tf.nest.flatten
 
 
-def _loaded(folder: Path) -> Any:
+def saved_model(folder: Path) -> Any:
+    """A SavedModel, loaded by TensorFlow after its operators were looked at.
+
+    Raises:
+        ModelError: it holds an operator that does more than compute, or its weights are missing or damaged.
+    """
     import tensorflow as tf
     from tensorflow.python.saved_model.loader_impl import parse_saved_model
 
+    check_saved_model(folder)
     graphs = [set(graph.meta_info_def.tags) for graph in parse_saved_model(str(folder)).meta_graphs]
     if len(graphs) > 1 and {"serve"} not in graphs:
         listing = ", ".join("+".join(sorted(tags)) for tags in graphs)
@@ -231,7 +238,7 @@ def frozen_graph(path: Path, input_size: Sequence[int] | None = None) -> tuple[A
         input_size: (height, width) where its image placeholder leaves them open.
 
     Raises:
-        ModelError: it is none, or lacks weights, inputs or outputs.
+        ModelError: it is none, lacks weights, inputs or outputs, or holds an operator that does more than compute.
     """
     graph = _graph_def(path)
     variables = [node.name for node in graph.node if node.op in ("VarHandleOp", "VariableV2", "Variable")]
@@ -252,6 +259,7 @@ def frozen_graph(path: Path, input_size: Sequence[int] | None = None) -> tuple[A
     ]
     if not placeholders or not ends:
         raise ModelError("the frozen graph has no Placeholder to feed or no node that ends it")
+    check_graph_def(graph)
     return graph, placeholders, ends
 
 

@@ -13,11 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trtpost.errors import ModelError, reason
 from trtpost.files import open_regular
 from trtpost.spec import parse_labels
 
 _LARGEST_LABELS = 1 << 22
 """Bytes of class names that are read: archives may hold a thousand times their own size."""
+
+_MOST_TABLES = 1 << 17
+"""Of one list: buffers are the longest, one for each tensor."""
 
 _NORMALIZATION_OPTIONS = 1  # in the union ProcessUnitOptions
 
@@ -44,6 +48,18 @@ def is_tflite(path: Path) -> bool:
     """True where the file has TFLite's identifier."""
     with open_regular(path) as file:
         return file.read(8)[4:] == b"TFL3"
+
+
+def custom_operators(path: Path) -> list[str]:
+    """Names of the operators that are not TFLite's own; those of TensorFlow begin with `Flex`.
+
+    Raises:
+        ModelError: the file is damaged.
+    """
+    try:
+        return [name for code in _tables(_root(path.read_bytes()), 1) if (name := _text(code, 1))]
+    except (struct.error, IndexError, TypeError, ValueError) as error:
+        raise ModelError(f"the file is damaged or cut short: {reason(error)}") from None
 
 
 def read_metadata(path: Path) -> Metadata:
@@ -82,6 +98,7 @@ def _normalization(data: bytes) -> tuple[tuple[float, ...], tuple[float, ...]]:
                     if _byte(unit, 0) == _NORMALIZATION_OPTIONS:
                         options = _table(unit, 1)
                         return _floats(options, 0), _floats(options, 1)
+        break  # others of this name would be the same table, read again and again
     return (), ()
 
 
@@ -106,8 +123,10 @@ def _tables(table: Any, number: int) -> list[Any]:
     offset = table.Offset(4 + 2 * number)
     if not offset:
         return []
-    start = table.Vector(offset)
-    return [Table(table.Bytes, table.Indirect(start + 4 * i)) for i in range(table.VectorLen(offset))]
+    start, count = table.Vector(offset), table.VectorLen(offset)
+    if count > _MOST_TABLES:
+        raise ValueError(f"a list of {count} tables; no more than {_MOST_TABLES} are read")
+    return [Table(table.Bytes, table.Indirect(start + 4 * i)) for i in range(count)]
 
 
 def _table(table: Any, number: int) -> Any:

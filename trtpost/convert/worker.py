@@ -1,7 +1,8 @@
 """The process in which TensorFlow works: a request in JSON on standard input, an ONNX file and an answer out.
 
-`python -m trtpost.convert.worker` is started by `trtpost.convert`; it is the only place that imports TensorFlow to
-convert. The last line on standard output is JSON: `{}`, or `{"error": "..."}` with a sentence for the user.
+`python -m trtpost.convert.worker PARENT` is started by `trtpost.convert`, whose process id it is given. It is the only
+place that imports TensorFlow to convert, and may write nowhere but beside its result. The last line on standard output
+is JSON: `{}`, or `{"error": "..."}` with a sentence for the user.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from typing import Any
 import numpy as np
 import onnx
 
-from trtpost.convert import load, resize
+from trtpost.convert import fence, load, resize
 from trtpost.convert.graph_def import check_graph
+from trtpost.convert.operators import check_flex_operators
+from trtpost.convert.tflite import custom_operators
 from trtpost.errors import ModelError, reason
 
 _INNER = "Exception encountered: "
@@ -28,7 +31,9 @@ def main() -> None:
     """Answer one request."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # converting is graph rewriting: leave the GPU to others
-    print(json.dumps(answer(json.loads(sys.stdin.read()))))
+    request = json.loads(sys.stdin.read())
+    fence.enclose(Path(request["result"]).parent, int(sys.argv[1]))
+    print(json.dumps(answer(request)))
 
 
 def answer(request: dict[str, Any]) -> dict[str, str]:
@@ -67,6 +72,8 @@ def _convert(
 
 def _tflite(path: Path, result: str, opset: int) -> None:
     import tf2onnx.convert
+
+    check_flex_operators(custom_operators(path))
 
     tf2onnx.convert.from_tflite(
         str(path),

@@ -1,0 +1,386 @@
+"""Models that would do something besides computing: refused by the operator's name, and nothing is done.
+
+Each is made with TensorFlow as anybody could make it, and would write a file of its own choosing.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import package
+from nets import nhwc, save
+
+from trtpost.bench.pipeline import bench_pipeline
+from trtpost.builder import build
+from trtpost.convert import convert, fence, keras_file, tflite
+from trtpost.errors import ModelError
+from trtpost.inspect import inspect_path
+from trtpost.progress import Progress
+from trtpost.verify.run import verify
+
+REFUSED = r"it holds the operator {} \(.*\), which is not known to compute and nothing else.*export the network without"
+
+
+@pytest.fixture(scope="module")
+def tf():
+    return package("tensorflow")
+
+
+@pytest.fixture
+def proof(tmp_path):
+    """The file that a model would write."""
+    return tmp_path / "written"
+
+
+def logits(tf, image):
+    return tf.concat([image, 1 - image], -1)
+
+
+def forward(tf, proof):
+    """The function that makes the mask writes, before its result may be had."""
+
+    class Model(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([1, 8, 12, 3])])
+        def __call__(self, image):
+            with tf.control_dependencies([tf.raw_ops.WriteFile(filename=str(proof), contents="x")]):
+                return {"logits": logits(tf, image)}
+
+    return Model()
+
+
+def nested(tf, proof):
+    """Three functions deep."""
+
+    @tf.function
+    def innermost():
+        tf.raw_ops.WriteFile(filename=str(proof), contents="x")
+
+    @tf.function
+    def inner():
+        innermost()
+
+    class Model(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([1, 8, 12, 3])])
+        def __call__(self, image):
+            inner()
+            return {"logits": logits(tf, image)}
+
+    return Model()
+
+
+def branch(tf, proof):
+    """In a branch that is taken for some photos."""
+
+    class Model(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([1, 8, 12, 3])])
+        def __call__(self, image):
+            def act():
+                tf.raw_ops.WriteFile(filename=str(proof), contents="x")
+                return image
+
+            return {"logits": logits(tf, tf.cond(tf.reduce_sum(image) > 1, act, lambda: image))}
+
+    return Model()
+
+
+def unused(tf, proof):
+    """In a function that nothing calls."""
+    model = forward(tf, proof)
+
+    class Other(tf.Module):
+        @tf.function(input_signature=[])
+        def act(self):
+            tf.raw_ops.WriteFile(filename=str(proof), contents="x")
+
+        @tf.function(input_signature=[tf.TensorSpec([1, 8, 12, 3])])
+        def __call__(self, image):
+            return {"logits": logits(tf, image)}
+
+    del model
+    return Other()
+
+
+def initialiser(tf, proof):
+    """A resource whose initialiser is run when the model is loaded."""
+    from tensorflow.python.trackable.resource import CapturableResource
+
+    class Resource(CapturableResource):
+        def _create_resource(self):
+            return tf.raw_ops.MutableHashTableV2(key_dtype=tf.int64, value_dtype=tf.int64, shared_name="t")
+
+        def _initialize(self):
+            tf.raw_ops.WriteFile(filename=str(proof), contents="x")
+
+    class Model(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.resource = Resource()
+
+        @tf.function(input_signature=[tf.TensorSpec([1, 8, 12, 3])])
+        def __call__(self, image):
+            with tf.control_dependencies([tf.identity(self.resource.resource_handle)]):
+                return {"logits": logits(tf, image)}
+
+    return Model()
+
+
+def saver(tf, proof):
+    """The saver's operator, where the saver is not."""
+
+    class Model(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([1, 8, 12, 3])])
+        def __call__(self, image):
+            save = tf.raw_ops.SaveV2(
+                prefix=str(proof), tensor_names=["a"], shape_and_slices=[""], tensors=[tf.constant(1.0)]
+            )
+            with tf.control_dependencies([save]):
+                return {"logits": logits(tf, image)}
+
+    return Model()
+
+
+KINDS = {
+    forward: "WriteFile",
+    nested: "WriteFile",
+    branch: "WriteFile",
+    unused: "WriteFile",
+    initialiser: "WriteFile",
+    saver: "SaveV2",
+}
+
+
+def saved(tf, model, folder: Path, proof: Path) -> Path:
+    tf.saved_model.save(model, str(folder), signatures={"serving_default": model.__call__})
+    for one in proof.parent.glob("written*"):  # tracing and saving may have run it
+        one.unlink()
+    return folder
+
+
+@pytest.mark.usefixtures("in_this_process")
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_saved_models(tf, kind, tmp_path, proof):
+    source = saved(tf, kind(tf, proof), tmp_path / "saved", proof)
+    refused = REFUSED.format(KINDS[kind])
+    with pytest.raises(ModelError, match=refused):
+        build(source, tmp_path / "net.trtpost", flavour="none")
+    with pytest.raises(ModelError, match=refused):
+        convert(source)
+    with pytest.raises(ModelError, match=refused):
+        inspect_path(source, Progress())
+    assert not list(tmp_path.glob("written*"))
+    assert not (tmp_path / "net.trtpost").exists()
+
+
+def test_verify_and_bench_look_first_as_well(tf, tmp_path, proof):
+    bundle = build(save(nhwc(), tmp_path / "net.onnx"), tmp_path / "net.trtpost", flavour="none", normalize="signed")
+    source = saved(tf, forward(tf, proof), tmp_path / "saved", proof)
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    from PIL import Image
+
+    Image.fromarray(np.zeros((9, 9, 3), np.uint8)).save(photos / "a.png")
+    with pytest.raises(ModelError, match="does not fit it"):  # its first sentence; nothing was run
+        verify(bundle, source, photos)
+    (sheet,) = bench_pipeline(bundle, source, megapixels=(0.01,), rounds=3).sheets
+    missing = [row.missing for row in sheet.rows if row.missing]
+    assert any("holds the operator WriteFile" in text for text in missing), missing
+    assert not list(tmp_path.glob("written*"))
+
+
+@pytest.mark.usefixtures("in_this_process")
+@pytest.mark.parametrize("collection", ["saved_model_main_op", "legacy_init_op"])
+def test_saved_models_of_tensorflow_1_with_a_main_op(tf, collection, tmp_path, proof):
+    v1 = tf.compat.v1
+    with v1.Graph().as_default(), v1.Session() as session:
+        image = v1.placeholder(tf.float32, [1, 8, 12, 3], name="image")
+        result = tf.identity(logits(tf, image), name="logits")
+        act = tf.raw_ops.WriteFile(filename=str(proof), contents="x")
+        builder = v1.saved_model.builder.SavedModelBuilder(str(tmp_path / "saved"))
+        signature = v1.saved_model.predict_signature_def({"image": image}, {"logits": result})
+        main = {"main_op": act} if collection == "saved_model_main_op" else {"legacy_init_op": act}
+        builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature}, **main)
+        builder.save()
+    with pytest.raises(ModelError, match=REFUSED.format("WriteFile")):
+        convert(tmp_path / "saved")
+    assert not proof.exists()
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_frozen_graphs(tf, tmp_path, proof):
+    v1 = tf.compat.v1
+    with v1.Graph().as_default() as graph:
+        image = v1.placeholder(tf.float32, [1, 8, 12, 3], name="image")
+        with tf.control_dependencies([tf.raw_ops.WriteFile(filename=str(proof), contents="x")]):
+            tf.identity(logits(tf, image), name="logits")
+    (tmp_path / "net.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    with pytest.raises(ModelError, match=REFUSED.format("WriteFile")):
+        convert(tmp_path / "net.pb")
+    assert not proof.exists()
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_tflite_files_with_operators_of_tensorflow(tf, tmp_path, proof):
+    converter = tf.lite.TFLiteConverter.from_concrete_functions(
+        [forward(tf, proof).__call__.get_concrete_function()], forward(tf, proof)
+    )
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS, tf.lite.OpsSet.SELECT_TF_OPS]
+    converter.allow_custom_ops = True
+    content = converter.convert()
+    proof.unlink(missing_ok=True)
+    (tmp_path / "net.tflite").write_bytes(content)
+    if "FlexWriteFile" not in tflite.custom_operators(tmp_path / "net.tflite"):
+        pytest.fail("TensorFlow's converter leaves the operator out: the test has no case")
+    with pytest.raises(ModelError, match=REFUSED.format("WriteFile")):
+        convert(tmp_path / "net.tflite")
+    assert not proof.exists()
+
+
+def test_what_is_never_among_the_operators_that_compute(tf):
+    del tf
+    from trtpost.convert.operators import SAVING, is_computing
+
+    for name in (
+        *("WriteFile", "ReadFile", "MatchingFiles", "PyFunc", "PyFuncStateless", "EagerPyFunc", "Print", "PrintV2"),
+        *("TextLineReaderV2", "TFRecordReader", "TextLineDataset", "IteratorGetNext", "RemoteCall", "DebugIdentityV2"),
+        *("Copy", "CopyHost", "Abort", "InitializeTableFromTextFileV2", "LoadAndRemapMatrix", "WriteSummary"),
+        *("CreateSummaryFileWriter", "FileSystemSetConfiguration", "LMDBReader", "CollectiveReduce", "Send", "_Recv"),
+        *("SdcaOptimizer", "NoSuchOperator", "", *SAVING),
+    ):
+        assert not is_computing(name), name
+
+
+def test_what_tf2onnx_converts_computes(tf):
+    """But for what reads from queues and datasets: nothing that converts today is refused."""
+    del tf
+    import tf2onnx.tfonnx  # noqa: F401, registers the handlers
+    from tensorflow.python.framework import op_def_registry
+    from tf2onnx.handler import tf_op
+
+    from trtpost.convert.operators import is_computing
+
+    names = {name for maps in tf_op.get_opsets().values() for each in maps for name in each}
+    known = {name for name in names if op_def_registry.get(name) is not None}
+    assert {name for name in known if not is_computing(name)} <= {
+        *("FIFOQueueV2", "IteratorGetNext", "IteratorV2", "QueueDequeueManyV2", "QueueDequeueUpToV2"),
+        *("QueueDequeueV2", "PlaceholderV2", "CudnnRNN"),
+    }
+
+
+# ---- the fence -------------------------------------------------------------------------------------------------------
+
+ENCLOSED = """
+import os, socket, sys
+from pathlib import Path
+from trtpost.convert import fence
+inside, outside = map(Path, sys.argv[1:])
+fence.enclose(inside, os.getppid())
+(inside / "a").write_text("x"); (inside / "a").unlink()
+open(os.devnull, "w").write("x")
+for act in (
+    lambda: (outside / "b").write_text("x"), lambda: (outside / "there").write_text("y"),
+    lambda: (outside / "there").unlink(), lambda: (outside / "folder").mkdir(),
+    lambda: os.rename(outside / "there", inside / "there"), lambda: os.truncate(outside / "there", 0),
+    lambda: os.symlink("x", outside / "link"), lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
+    lambda: socket.socket(socket.AF_INET), lambda: socket.socket(socket.AF_UNIX),
+):
+    try:
+        act()
+    except OSError as error:
+        print(error.errno)
+    else:
+        print("done")
+"""
+
+
+@pytest.mark.skipif(len(fence.kinds()) < 2, reason="this kernel has no Landlock or no seccomp")
+def test_an_enclosed_process_writes_below_one_folder_and_has_no_sockets(tmp_path):
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    inside.mkdir()
+    outside.mkdir()
+    (outside / "there").write_text("kept")
+    done = subprocess.run([sys.executable, "-c", ENCLOSED, inside, outside], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) <= {"13", "18"}, done.stdout  # EACCES, EXDEV
+    assert [path.name for path in outside.iterdir()] == ["there"]
+    assert (outside / "there").read_text() == "kept"
+
+
+@pytest.mark.skipif(len(fence.kinds()) < 2, reason="this kernel has no Landlock or no seccomp")
+def test_the_fence_holds_where_the_list_would_not(tf, tmp_path, proof, monkeypatch):
+    """With every operator allowed, in the real process: loading runs the initialiser, which may not write."""
+    source = saved(tf, initialiser(tf, proof), tmp_path / "saved", proof)
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text("import trtpost.convert.operators as o\no.is_computing = lambda _: True\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")]))
+    with pytest.raises(ModelError, match="TensorFlow cannot read or convert it"):
+        convert(source)
+    assert not proof.exists()
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_without_list_and_fence_it_would_be_written(tf, tmp_path, proof, monkeypatch):
+    """So the cases above are real ones."""
+    source = saved(tf, initialiser(tf, proof), tmp_path / "saved", proof)
+    monkeypatch.setattr("trtpost.convert.operators.is_computing", lambda _: True)
+    convert(source)
+    assert proof.read_text() == "x"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ending with the parent is Linux's")
+def test_the_process_ends_with_its_parent(tmp_path):
+    (tmp_path / "child.py").write_text(
+        "import os, sys, time\nfrom pathlib import Path\nfrom trtpost.convert import fence\n"
+        "fence.enclose(Path(sys.argv[1]), os.getppid())\nprint(os.getpid(), flush=True)\ntime.sleep(60)\n"
+    )
+    (tmp_path / "parent.py").write_text(
+        "import os, subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, *sys.argv[1:]], stdout=subprocess.PIPE, text=True)\n"
+        "print(child.stdout.readline().strip(), flush=True)\nos._exit(0)\n"
+    )
+    command = [sys.executable, tmp_path / "parent.py", tmp_path / "child.py", tmp_path]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    child = int(done.stdout)
+    for _ in range(200):
+        try:
+            state = Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except FileNotFoundError:
+            return
+        if state == "Z":
+            return
+        time.sleep(0.05)
+    pytest.fail("it lives on")
+
+
+# ---- much out of little ----------------------------------------------------------------------------------------------
+
+
+def test_a_keras_configuration_that_unpacks_to_more_than_any_has(tmp_path):
+    with zipfile.ZipFile(tmp_path / "net.keras", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("model.weights.h5", b"x")
+        archive.writestr("config.json", b" " * (keras_file.MAX_CONFIG + 1))
+    with pytest.raises(ModelError, match=r"config\.json has more than 64 MiB"):
+        keras_file.read_config(tmp_path / "net.keras")
+
+
+def test_tflite_metadata_that_share_one_table(tmp_path):
+    """200,000 entries of one table are a file of 800 kB; only the first is read."""
+    count = 200_000
+    table = struct.pack("<HHHH", 8, 8, 4, 0)  # vtable: of itself, of the table, one field
+    file = bytearray(struct.pack("<I4s", 0, b"TFL3") + table)
+    file += struct.pack("<iI", len(file) - 8, 0) if len(file) - 8 >= 0 else b""
+    (tmp_path / "net.tflite").write_bytes(bytes(file) + struct.pack("<I", count) + struct.pack("<I", 4) * count)
+    assert tflite.read_metadata(tmp_path / "net.tflite") == tflite.Metadata()
+
+
+def test_a_socket_can_be_made_here():
+    """What the fence forbids is possible without it."""
+    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).close()

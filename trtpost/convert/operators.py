@@ -1,0 +1,219 @@
+"""Which TensorFlow operators a model may hold: those that compute.
+
+Loading a SavedModel runs what it names as its initialisers, and running a model runs whatever its outputs depend on. An
+operator that opens files or sockets, starts Python or prints would do that to whoever only wants a mask. So everything
+in a model is looked at before TensorFlow loads it, and what is not known to compute is refused by name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from trtpost.errors import ModelError
+
+MODULES = (
+    *("array_ops", "bitwise_ops", "count_ops", "ctc_ops", "image_ops", "linalg_ops", "list_ops", "manip_ops"),
+    *("math_ops", "nn_ops", "parsing_ops", "ragged_array_ops", "ragged_conversion_ops", "ragged_math_ops"),
+    *("random_ops", "random_index_shuffle_ops", "rnn_ops", "set_ops", "sparse_ops", "special_math_ops"),
+    *("spectral_ops", "stateful_random_ops", "stateless_random_ops", "stateless_random_ops_v2", "string_ops"),
+    *("uniform_quant_ops",),
+)
+"""Of TensorFlow's generated modules (`tensorflow.python.ops.gen_*`), those whose operators compute."""
+
+FRAMEWORK = frozenset(
+    {
+        # calls and control flow
+        *("PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "While", "StatelessWhile", "Case"),
+        *("StatelessCase", "For", "SymbolicGradient", "FakeParam", "_Arg", "_Retval", "NoOp", "ControlTrigger"),
+        *("Switch", "RefSwitch", "Merge", "RefMerge", "Enter", "RefEnter", "Exit", "RefExit", "LoopCond"),
+        *("NextIteration", "RefNextIteration", "Assert"),
+        # variables, in memory
+        *("VarHandleOp", "ReadVariableOp", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"),
+        *("VarIsInitializedOp", "DestroyResourceOp", "DisableCopyOnRead", "VariableShape", "ResourceGather"),
+        *("ResourceGatherNd", "Variable", "VariableV2", "Assign", "AssignAdd", "AssignSub", "IsVariableInitialized"),
+        *("DestroyTemporaryVariable", "TemporaryVariable"),
+        # tables of values that are in the graph
+        *("HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2", "InitializeTable"),
+        *("InitializeTableV2", "LookupTableFind", "LookupTableFindV2", "LookupTableSize", "LookupTableSizeV2"),
+        *("LookupTableImport", "LookupTableImportV2", "LookupTableExport", "LookupTableExportV2"),
+        *("LookupTableInsert", "LookupTableInsertV2"),
+        # arrays of tensors, and summaries, which are texts in memory until something writes them
+        *("TensorArrayV3", "TensorArrayReadV3", "TensorArrayWriteV3", "TensorArrayScatterV3", "TensorArrayGatherV3"),
+        *("TensorArraySizeV3", "TensorArrayCloseV3", "TensorArrayConcatV3", "TensorArraySplitV3", "DynamicStitch"),
+        *("ParallelDynamicStitch", "DynamicPartition", "ScalarSummary", "HistogramSummary", "ImageSummary"),
+        *("MergeSummary", "TensorSummaryV2"),
+    }
+)
+
+TRAINING = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]\w*|\w*Grad(V\d)?|\w*GradGrad\w*")
+"""Optimisers and gradients, which graphs of TensorFlow 1 keep."""
+
+NOT_COMPUTING = frozenset(
+    {
+        "Abort",  # ends the process
+        *("Copy", "CopyHost", "DebugIdentity", "DebugIdentityV2", "DebugIdentityV3", "DebugNanCount"),
+        *("DebugNumericSummary", "DebugNumericSummaryV2"),  # all of them write to the URLs that they are given
+    }
+)
+"""Operators of `MODULES` that do something else as well."""
+
+SAVING = frozenset(
+    {"Save", "SaveSlices", "SaveV2", "MergeV2Checkpoints", "Restore", "RestoreSlice", "RestoreV2", "ShardedFilename"}
+)
+"""What writes and reads checkpoints: the saver's own, which nothing else in a model may use."""
+
+WRITING = frozenset({"Save", "SaveSlices", "SaveV2", "MergeV2Checkpoints"})
+
+INIT_COLLECTIONS = ("saved_model_main_op", "legacy_init_op", "saved_model_train_op")
+
+
+@cache
+def computing() -> frozenset[str]:
+    """Names of the operators that compute; imports TensorFlow."""
+    from tensorflow.python.framework import op_def_registry
+
+    names = set(FRAMEWORK)
+    for module in MODULES:
+        name = f"tensorflow.python.ops.gen_{module}"
+        if find_spec(name) is not None:  # not every version has all of them
+            there = dir(importlib.import_module(name))
+            names |= {one for one in there if one[0].isupper() and op_def_registry.get(one) is not None}
+    return frozenset(names - NOT_COMPUTING)
+
+
+def is_computing(operator: str) -> bool:
+    """True where an operator has no effect but its outputs, and variables in memory."""
+    return operator in computing() or (TRAINING.fullmatch(operator) is not None and operator not in NOT_COMPUTING)
+
+
+def check_graph_def(graph: Any) -> None:
+    """Refuse a GraphDef that holds anything but what computes; in its functions too.
+
+    Raises:
+        ModelError: it names the operator, the node and the function.
+    """
+    for function, node in _nodes(graph):
+        _check(node, function)
+
+
+def check_saved_model(folder: Path) -> None:
+    """Refuse a SavedModel that would do something when it is loaded or run, before it is loaded.
+
+    The saver's own operators may be in it where only the saver's own nodes lead to them: TensorFlow does not run what
+    writes checkpoints, and what reads them only from the folder `variables`.
+
+    Raises:
+        ModelError: it names the operator, the node and the function; or the file is damaged.
+    """
+    from tensorflow.python.saved_model.loader_impl import parse_saved_model
+
+    for meta_graph in parse_saved_model(str(folder)).meta_graphs:
+        graph = meta_graph.graph_def
+        reached = _reached(meta_graph)
+        for function, node in _nodes(graph):
+            place = (function, "") if function else ("", node.name)
+            if node.op in SAVING and place not in reached:
+                continue
+            _check(node, function)
+        restored = _behind(graph, [meta_graph.saver_def.restore_op_name] if meta_graph.HasField("saver_def") else [])
+        for function, node in _nodes(graph):
+            if node.op in WRITING and ((function, "") in restored or ("", node.name) in restored):
+                _check(node, function)
+
+
+def check_flex_operators(codes: Iterable[str]) -> None:
+    """Refuse a TFLite model whose custom operators are TensorFlow's, but for those that compute.
+
+    Args:
+        codes: names of its custom operators; TensorFlow's begin with `Flex`.
+
+    Raises:
+        ModelError: it names the operator.
+    """
+    for code in codes:
+        name = code.removeprefix("Flex")
+        if name != code and not is_computing(name):
+            raise ModelError(_sentence(name, "an operator of TensorFlow in the TFLite file"))
+
+
+def _check(node: Any, function: str) -> None:
+    if not is_computing(node.op):
+        raise ModelError(_sentence(node.op, f"node '{node.name}'" + (f" of function '{function}'" if function else "")))
+
+
+def _sentence(operator: str, where: str) -> str:
+    return (
+        f"it holds the operator {operator} ({where}), which is not known to compute and nothing else: it may read or "
+        "write files, use the network or run code, so the model is not loaded; export the network without it"
+    )
+
+
+def _nodes(graph: Any) -> Iterator[tuple[str, Any]]:
+    """All nodes, each with the name of its function; empty in the graph itself."""
+    for node in graph.node:
+        yield "", node
+    for function in graph.library.function:
+        for node in function.node_def:
+            yield function.signature.name, node
+
+
+def _reached(meta_graph: Any) -> set[tuple[str, str]]:
+    """What loading or running comes to: nodes of the graph as ("", name), functions as (name, "")."""
+    graph = meta_graph.graph_def
+    ends = [
+        tensor.name
+        for signature in meta_graph.signature_def.values()
+        for tensor in (*signature.inputs.values(), *signature.outputs.values())
+    ]
+    for name in INIT_COLLECTIONS:
+        if name in meta_graph.collection_def:
+            ends += meta_graph.collection_def[name].node_list.value
+    functions = list(meta_graph.object_graph_def.concrete_functions)
+    return _behind(graph, ends, functions)
+
+
+def _behind(graph: Any, ends: Iterable[str], functions: Iterable[str] = ()) -> set[tuple[str, str]]:
+    """The nodes that the given ones depend on, and the functions that these or the given ones call."""
+    nodes = {node.name: node for node in graph.node}
+    bodies = {function.signature.name: function for function in graph.library.function}
+    gradients = {one.function_name: one.gradient_func for one in graph.library.gradient}
+    reached: set[tuple[str, str]] = set()
+    pending = [("", _node_of(name)) for name in ends if name] + [(name, "") for name in functions]
+    while pending:
+        place = pending.pop()
+        if place in reached:
+            continue
+        reached.add(place)
+        function, name = place
+        if function:
+            body = bodies.get(function)
+            for node in body.node_def if body is not None else ():
+                pending += [(called, "") for called in _called(node)]
+            if function in gradients:
+                pending.append((gradients[function], ""))
+        elif (node := nodes.get(name)) is not None:
+            pending += [("", _node_of(one)) for one in node.input]
+            pending += [(called, "") for called in _called(node)]
+            if node.op in bodies:  # a function may be called by its name as an operator
+                pending.append((node.op, ""))
+    return reached
+
+
+def _node_of(tensor: str) -> str:
+    return tensor.lstrip("^").split(":")[0]
+
+
+def _called(node: Any) -> Iterator[str]:
+    """Names of the functions that a node calls."""
+    yield node.op
+    for attribute in node.attr.values():
+        if attribute.HasField("func"):
+            yield attribute.func.name
+        for one in attribute.list.func:
+            yield one.name
