@@ -12,6 +12,7 @@ import typer
 
 from trtpost.choices import Backend, Compatibility, Encoding, Flavour, Form, Lowering, Pattern, Place
 from trtpost.spec import Channels, Ending, Fit, Layout, Match, Precision, Resize
+from trtpost.terminal import say, say_json
 
 app = typer.Typer(
     help="Segmentation masks at the photo's resolution: ArgMax and Resize inside the engine.",
@@ -39,7 +40,7 @@ def _version(wanted: bool) -> None:
     if wanted:
         from trtpost import __version__
 
-        print(f"trtpost {__version__}")
+        say(f"trtpost {__version__}")
         raise typer.Exit
 
 
@@ -77,7 +78,7 @@ def convert(
     target = output or Path(model.resolve().stem + ".onnx")
     with _progress().step("convert") as step:
         converted = convert_model(model, signature=signature, input_size=parse_pair(input_size) if input_size else None)
-        save_model(converted, target)
+        save_model(converted, target, replaces=lambda _: target.suffix.lower() == ".onnx")
         step.result = f"{target}: {len(converted.graph.node)} nodes"
 
 
@@ -213,7 +214,6 @@ def build(
 ) -> None:
     """Build an engine bundle: convert, locate, bake, build."""
     from trtpost import builder
-    from trtpost.errors import one_line
     from trtpost.labels import read_labels
     from trtpost.options import BuildOptions
     from trtpost.spec import parse_pair, parse_size
@@ -247,7 +247,7 @@ def build(
         compute_capabilities=tuple(map(str.strip, compute_capabilities.split(","))) if compute_capabilities else (),
     )
     bundle = builder.build(model, output, options, progress=_progress(), force=force)
-    print(one_line(builder.next_step(bundle, flavour)))
+    say(builder.next_step(bundle, flavour))
 
 
 @app.command()
@@ -303,7 +303,7 @@ def infer(
     """
     from trtpost import inference
     from trtpost.bundle import ASSUMED, load_bundle, newest_bundle
-    from trtpost.errors import SpecError, one_line
+    from trtpost.errors import SpecError
     from trtpost.photos import STDIN as STDOUT
     from trtpost.photos import find_photos
     from trtpost.segment import Segmenter
@@ -360,11 +360,11 @@ def infer(
         facts: dict[str, Any] = {"engine": name, "backend": segmenter.backend, "precision": passport.precision}
     if not as_json:
         warmed = "the first run, not warmed up" if warm_up is None else f"warm-up {warm_up:.1f} ms, not counted below"
-        print(f"engine {one_line(str(path))} on {name}; {warmed}")
+        say(f"engine {path} on {name}; {warmed}")
         if note:
-            print(f"not on the GPU: {note}")
+            say(f"not on the GPU: {note}")
         if passport.normalization == ASSUMED:
-            print("normalisation of the pixels was assumed when the engine was built: see trtpost inspect")
+            say("normalisation of the pixels was assumed when the engine was built: see trtpost inspect")
     facts["warm_up_ms"] = None if warm_up is None else round(warm_up, 3)
     _show_outcomes(path, facts, outcomes, seconds, layers, as_json=as_json)
 
@@ -374,10 +374,9 @@ def _show_outcomes(
 ) -> None:
     """What became of the photos, on the terminal or as JSON; exit code 1 where one failed."""
     from trtpost import inference, report
-    from trtpost.errors import one_line
 
     if as_json:
-        print(inference.to_json(path, engine, outcomes, seconds, layers))
+        say_json(inference.to_json(path, engine, outcomes, seconds, layers))
     else:
         listed = len(outcomes) <= inference.LISTED
         rows = inference.timing_rows(outcomes)
@@ -387,11 +386,11 @@ def _show_outcomes(
             _console().print(report.layer_table(layers))
         for one in outcomes:
             if one.error is not None:
-                print(f"trtpost: {one_line(one.error)}", file=sys.stderr)
+                say(f"trtpost: {one.error}", error=True)
             elif listed and not one.skipped:
-                print(one.describe())
+                say(one.describe())
         if len(outcomes) > 1 and not any(one.summary for one in outcomes):
-            print(inference.summary_line(outcomes, seconds))
+            say(inference.summary_line(outcomes, seconds))
     if any(one.error for one in outcomes):
         raise typer.Exit(1)
 
@@ -406,10 +405,13 @@ def inspect(
     """Show inputs, outputs, passport, the located head and the baked node."""
     from trtpost.inspect import inspect_path
     from trtpost.progress import Progress
-    from trtpost.report import facts_json, facts_text
+    from trtpost.report import facts_json, facts_lines
 
     facts = inspect_path(path, Progress() if as_json else _progress())
-    print(facts_json(facts) if as_json else facts_text(facts))
+    if as_json:
+        say_json(facts_json(facts))
+    else:
+        say(*facts_lines(facts))
 
 
 @app.command()
@@ -463,7 +465,7 @@ def verify(
     from trtpost import report
     from trtpost.bundle import load_bundle, newest_bundle
     from trtpost.calibration import photos_in
-    from trtpost.errors import SpecError, one_line
+    from trtpost.errors import SpecError
     from trtpost.options import BuildOptions
     from trtpost.progress import Progress
     from trtpost.verify.orders import compare_orders, orders_to_json
@@ -498,7 +500,7 @@ def verify(
                 against, images, labels, options, backend=backend, progress=progress, advance=advance
             )
         if as_json:
-            print(orders_to_json(found))
+            say_json(orders_to_json(found))
         else:
             _console().print(report.orders_table(found))
         return
@@ -532,11 +534,11 @@ def verify(
     if html and gallery:
         write_page(result, gallery, html)
     if as_json:
-        print(report_to_json(result))
+        say_json(report_to_json(result))
     else:
         _console().print(report.verify_tables(result), soft_wrap=True)
         if html:
-            print(one_line(f"report    {html}"))
+            say(f"report    {html}")
     if not result.passed:
         raise typer.Exit(1)
 
@@ -628,7 +630,7 @@ def pipeline(
     grids = tables.pipeline_grids(result)
     title = tables.pipeline_title(result)
     if not as_json:
-        print(title)
+        say(title)
     _show(result, grids, ("Photo file to mask file", title), plots.pipeline_plots, html, as_json=as_json)
 
 
@@ -653,7 +655,6 @@ def triton(
 ) -> None:
     """Write a model repository for NVIDIA Triton, or a new version into one that is being served."""
     from trtpost.bundle import load_bundle
-    from trtpost.errors import one_line
     from trtpost.triton.export import export_triton, next_step
 
     written = export_triton(
@@ -666,8 +667,8 @@ def triton(
         max_pixels=max_pixels,
     )
     for folder in written:
-        print(one_line(str(folder)))
-    print(one_line(next_step(repository, written)))
+        say(str(folder))
+    say(next_step(repository, written))
 
 
 @export.command("onnx")
@@ -679,10 +680,9 @@ def export_onnx(
 ) -> None:
     """Write the graph in standard ops alone, for OpenVINO, OpenCV and others that know no functions."""
     from trtpost.bundle import load_bundle
-    from trtpost.errors import one_line
     from trtpost.export import export_onnx as write_onnx
 
-    print(one_line(str(write_onnx(load_bundle(bundle), output))))
+    say(str(write_onnx(load_bundle(bundle), output)))
 
 
 @app.command()
@@ -700,35 +700,35 @@ def doctor(
         return
     findings = examine()
     if as_json:
-        print(findings_json(findings))
+        say_json(findings_json(findings))
     else:
         _console().print(findings_table(findings))
 
 
 def _fix(*, yes: bool) -> None:
     """Install what the GPU needs, once the user agrees."""
-    from trtpost.errors import SpecError, one_line
+    from trtpost.errors import SpecError
     from trtpost.gpu_setup import needs, satisfy
 
     missing = needs()
     if missing is None:
-        print("there is no NVIDIA GPU on this machine, so there is nothing to fix")
+        say("there is no NVIDIA GPU on this machine, so there is nothing to fix")
         return
-    print(one_line(f"{missing.gpu.name}, compute capability {missing.gpu.compute_capability}, CUDA {missing.cuda}"))
+    say(f"{missing.gpu.name}, compute capability {missing.gpu.compute_capability}, CUDA {missing.cuda}")
     for sentence in missing.by_hand:
-        print(one_line(sentence))
+        say(sentence)
     if not missing.steps:
-        print("nothing else is missing" if missing.by_hand else "nothing is missing")
+        say("nothing else is missing" if missing.by_hand else "nothing is missing")
         return
-    print(f"into {sys.prefix}:")
+    say(f"into {sys.prefix}:")
     for step in missing.steps:
-        print(f"  {step}")
+        say(f"  {step}")
     if not yes:
         if not sys.stdin.isatty():
             raise SpecError("this is no terminal to answer on: trtpost doctor --fix --yes does it without asking")
         typer.confirm("do it?", abort=True)
-    satisfy(missing, print)
-    print("done; trtpost doctor shows what is there now")
+    satisfy(missing, say)
+    say("done; trtpost doctor shows what is there now")
 
 
 def _check_page(path: Path | None) -> None:
@@ -743,23 +743,21 @@ def _check_page(path: Path | None) -> None:
 def _show(result: Any, grids: Any, titles: tuple[str, str], plots: Any, html: Path | None, *, as_json: bool) -> None:
     """A benchmark's result on the terminal, and on a page where one is wanted."""
     from trtpost.bench import page, tables
-    from trtpost.errors import one_line
 
     if html:
         page.write_page(html, *titles, plots(result), grids)
     if as_json:
-        print(tables.to_json(result))
+        say_json(tables.to_json(result))
         return
     _console().print(tables.shown(grids))
     if html:
-        print(one_line(f"page {html}"))
+        say(f"page {html}")
 
 
 def _console() -> Any:
-    from rich.console import Console
+    from trtpost.console import Terminal
 
-    # a pipe or a log has no width of its own; tables must not be squeezed into 80 columns there
-    return Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    return Terminal()
 
 
 def _progress() -> Any:
