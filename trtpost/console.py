@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console, RenderableType
-from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -21,8 +20,8 @@ from rich.progress import Progress as Bar
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from trtpost.errors import one_line
 from trtpost.progress import Progress, Step
+from trtpost.terminal import as_markup
 
 DOING = {
     "convert": "converting (TensorFlow takes a few seconds to start)",
@@ -48,11 +47,11 @@ class ConsoleProgress(Progress):
             description = f"{title}: {DOING.get(title, title)} ..."
             step = _ConsoleStep(bar, bar.add_task(description, total=None), title)
             yield step
-        self._console.print(f"[bold]{title:10}[/]{escape(one_line(step.result))}", soft_wrap=True, highlight=False)
+        self._console.print(f"[bold]{title:10}[/]{as_markup(step.result)}", soft_wrap=True, highlight=False)
 
     def warn(self, text: str) -> None:
         """A line of its own that is not overlooked."""
-        self._console.print(f"[yellow][bold]warning[/] {escape(one_line(text))}[/]", soft_wrap=True, highlight=False)
+        self._console.print(f"[yellow][bold]warning[/] {as_markup(text)}[/]", soft_wrap=True, highlight=False)
 
 
 class _ConsoleStep(Step):
