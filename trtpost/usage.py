@@ -17,7 +17,9 @@ def sentence(error: Any) -> str:
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "trtpost"
     message = str(error.format_message()).strip().rstrip(".")
-    if found := re.fullmatch(r"Invalid value for (.+?): (?:Value error, )?'(.*)' is not one of (.+)", message, re.DOTALL):
+    if found := re.fullmatch(
+        r"Invalid value for (.+?): (?:Value error, )?'(.*)' is not one of (.+)", message, re.DOTALL
+    ):
         names, given, listed = found.groups()
         choices = re.findall(r"'([^']*)'", listed)
         message = f"{_first(names)} must be one of {', '.join(choices)}, not '{given}'{_near(given, choices)}"
