@@ -12,7 +12,6 @@ import typer
 
 from trtpost.choices import Backend, Compatibility, Encoding, Flavour, Form, Lowering, Pattern, Place
 from trtpost.spec import Channels, Ending, Fit, Layout, Match, Precision, Resize
-from trtpost.terminal import say, say_json
 
 app = typer.Typer(
     help="Segmentation masks at the photo's resolution: ArgMax and Resize inside the engine.",
@@ -40,7 +39,7 @@ def _version(wanted: bool) -> None:
     if wanted:
         from trtpost import __version__
 
-        say(f"trtpost {__version__}")
+        print(f"trtpost {__version__}")
         raise typer.Exit
 
 
@@ -78,7 +77,7 @@ def convert(
     target = output or Path(model.resolve().stem + ".onnx")
     with _progress().step("convert") as step:
         converted = convert_model(model, signature=signature, input_size=parse_pair(input_size) if input_size else None)
-        save_model(converted, target, replaces=lambda _: target.suffix.lower() == ".onnx")
+        save_model(converted, target)
         step.result = f"{target}: {len(converted.graph.node)} nodes"
 
 
@@ -247,7 +246,7 @@ def build(
         compute_capabilities=tuple(map(str.strip, compute_capabilities.split(","))) if compute_capabilities else (),
     )
     bundle = builder.build(model, output, options, progress=_progress(), force=force)
-    say(builder.next_step(bundle, flavour))
+    _say(builder.next_step(bundle, flavour))
 
 
 @app.command()
@@ -360,11 +359,11 @@ def infer(
         facts: dict[str, Any] = {"engine": name, "backend": segmenter.backend, "precision": passport.precision}
     if not as_json:
         warmed = "the first run, not warmed up" if warm_up is None else f"warm-up {warm_up:.1f} ms, not counted below"
-        say(f"engine {path} on {name}; {warmed}")
+        _say(f"engine {path} on {name}; {warmed}")
         if note:
-            say(f"not on the GPU: {note}")
+            _say(f"not on the GPU: {note}")
         if passport.normalization == ASSUMED:
-            say("normalisation of the pixels was assumed when the engine was built: see trtpost inspect")
+            _say("normalisation of the pixels was assumed when the engine was built: see trtpost inspect")
     facts["warm_up_ms"] = None if warm_up is None else round(warm_up, 3)
     _show_outcomes(path, facts, outcomes, seconds, layers, as_json=as_json)
 
@@ -374,9 +373,10 @@ def _show_outcomes(
 ) -> None:
     """What became of the photos, on the terminal or as JSON; exit code 1 where one failed."""
     from trtpost import inference, report
+    from trtpost.errors import one_line
 
     if as_json:
-        say_json(inference.to_json(path, engine, outcomes, seconds, layers))
+        print(inference.to_json(path, engine, outcomes, seconds, layers))
     else:
         listed = len(outcomes) <= inference.LISTED
         rows = inference.timing_rows(outcomes)
@@ -386,11 +386,11 @@ def _show_outcomes(
             _console().print(report.layer_table(layers))
         for one in outcomes:
             if one.error is not None:
-                say(f"trtpost: {one.error}", error=True)
+                print(f"trtpost: {one_line(one.error)}", file=sys.stderr)
             elif listed and not one.skipped:
-                say(one.describe())
+                _say(one.describe())
         if len(outcomes) > 1 and not any(one.summary for one in outcomes):
-            say(inference.summary_line(outcomes, seconds))
+            _say(inference.summary_line(outcomes, seconds))
     if any(one.error for one in outcomes):
         raise typer.Exit(1)
 
@@ -405,13 +405,10 @@ def inspect(
     """Show inputs, outputs, passport, the located head and the baked node."""
     from trtpost.inspect import inspect_path
     from trtpost.progress import Progress
-    from trtpost.report import facts_json, facts_lines
+    from trtpost.report import facts_json, facts_text
 
     facts = inspect_path(path, Progress() if as_json else _progress())
-    if as_json:
-        say_json(facts_json(facts))
-    else:
-        say(*facts_lines(facts))
+    print(facts_json(facts) if as_json else facts_text(facts))
 
 
 @app.command()
@@ -500,7 +497,7 @@ def verify(
                 against, images, labels, options, backend=backend, progress=progress, advance=advance
             )
         if as_json:
-            say_json(orders_to_json(found))
+            print(orders_to_json(found))
         else:
             _console().print(report.orders_table(found))
         return
@@ -534,11 +531,11 @@ def verify(
     if html and gallery:
         write_page(result, gallery, html)
     if as_json:
-        say_json(report_to_json(result))
+        print(report_to_json(result))
     else:
         _console().print(report.verify_tables(result), soft_wrap=True)
         if html:
-            say(f"report    {html}")
+            _say(f"report    {html}")
     if not result.passed:
         raise typer.Exit(1)
 
@@ -630,7 +627,7 @@ def pipeline(
     grids = tables.pipeline_grids(result)
     title = tables.pipeline_title(result)
     if not as_json:
-        say(title)
+        _say(title)
     _show(result, grids, ("Photo file to mask file", title), plots.pipeline_plots, html, as_json=as_json)
 
 
@@ -667,8 +664,8 @@ def triton(
         max_pixels=max_pixels,
     )
     for folder in written:
-        say(str(folder))
-    say(next_step(repository, written))
+        _say(str(folder))
+    _say(next_step(repository, written))
 
 
 @export.command("onnx")
@@ -682,7 +679,7 @@ def export_onnx(
     from trtpost.bundle import load_bundle
     from trtpost.export import export_onnx as write_onnx
 
-    say(str(write_onnx(load_bundle(bundle), output)))
+    _say(str(write_onnx(load_bundle(bundle), output)))
 
 
 @app.command()
@@ -700,7 +697,7 @@ def doctor(
         return
     findings = examine()
     if as_json:
-        say_json(findings_json(findings))
+        print(findings_json(findings))
     else:
         _console().print(findings_table(findings))
 
@@ -712,23 +709,23 @@ def _fix(*, yes: bool) -> None:
 
     missing = needs()
     if missing is None:
-        say("there is no NVIDIA GPU on this machine, so there is nothing to fix")
+        _say("there is no NVIDIA GPU on this machine, so there is nothing to fix")
         return
-    say(f"{missing.gpu.name}, compute capability {missing.gpu.compute_capability}, CUDA {missing.cuda}")
+    _say(f"{missing.gpu.name}, compute capability {missing.gpu.compute_capability}, CUDA {missing.cuda}")
     for sentence in missing.by_hand:
-        say(sentence)
+        _say(sentence)
     if not missing.steps:
-        say("nothing else is missing" if missing.by_hand else "nothing is missing")
+        _say("nothing else is missing" if missing.by_hand else "nothing is missing")
         return
-    say(f"into {sys.prefix}:")
+    _say(f"into {sys.prefix}:")
     for step in missing.steps:
-        say(f"  {step}")
+        _say(f"  {step}")
     if not yes:
         if not sys.stdin.isatty():
             raise SpecError("this is no terminal to answer on: trtpost doctor --fix --yes does it without asking")
         typer.confirm("do it?", abort=True)
-    satisfy(missing, say)
-    say("done; trtpost doctor shows what is there now")
+    satisfy(missing, _say)
+    _say("done; trtpost doctor shows what is there now")
 
 
 def _check_page(path: Path | None) -> None:
@@ -747,17 +744,25 @@ def _show(result: Any, grids: Any, titles: tuple[str, str], plots: Any, html: Pa
     if html:
         page.write_page(html, *titles, plots(result), grids)
     if as_json:
-        say_json(tables.to_json(result))
+        print(tables.to_json(result))
         return
     _console().print(tables.shown(grids))
     if html:
-        say(f"page {html}")
+        _say(f"page {html}")
+
+
+def _say(text: str) -> None:
+    """Print a line in which nothing acts on the terminal."""
+    from trtpost.errors import one_line
+
+    print(one_line(text))
 
 
 def _console() -> Any:
-    from trtpost.console import Terminal
+    from trtpost.terminal import PlainConsole
 
-    return Terminal()
+    # a pipe or a log has no width of its own; tables must not be squeezed into 80 columns there
+    return PlainConsole(width=None if sys.stdout.isatty() else 160, highlight=False)
 
 
 def _progress() -> Any:

@@ -1,13 +1,11 @@
-"""Tables and progress on the terminal: a spinner or a bar while a step runs, one line when it is done."""
+"""Progress on the terminal: a spinner or a bar while a step runs, one line when it is done."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -20,11 +18,10 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bar
 from rich.progress_bar import ProgressBar
-from rich.segment import Segment
 from rich.text import Text
 
-from trtpost.errors import one_line
 from trtpost.progress import Progress, Step
+from trtpost.terminal import as_markup
 
 DOING = {
     "convert": "converting (TensorFlow takes a few seconds to start)",
@@ -37,31 +34,6 @@ DOING = {
 }
 
 
-def plain(*parts: str | tuple[str, str]) -> Text:
-    """A line whose texts mean nothing to rich or to a terminal; a pair gives a text its style."""
-    styled = [(part, "") if isinstance(part, str) else part for part in parts]
-    return Text.assemble(*((one_line(text), style) for text, style in styled))
-
-
-class Terminal(Console):
-    """Prints what `trtpost.report` gives. Texts in it are no markup, and hold nothing that a terminal acts on."""
-
-    def __init__(self, **settings: Any) -> None:
-        # a pipe or a log has no width of its own; tables must not be squeezed into 80 columns there
-        width = {} if "file" in settings or sys.stdout.isatty() else {"width": 160}
-        super().__init__(markup=False, emoji=False, highlight=False, **width | settings)
-
-    def render_str(self, text: str, **settings: Any) -> Text:
-        """What is given as a `str`, such as a table's cell."""
-        return super().render_str(one_line(text), **settings)
-
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Everything else, when its lines are broken."""
-        for segment in super().render(renderable, options):
-            text = segment.text if segment.control else "\n".join(map(one_line, segment.text.split("\n")))
-            yield segment if text == segment.text else segment._replace(text=text)
-
-
 class ConsoleProgress(Progress):
     """Shows each step on `console`."""
 
@@ -72,14 +44,14 @@ class ConsoleProgress(Progress):
     def step(self, title: str) -> Iterator[Step]:
         """A spinner with what is being done, and a bar where the step tells how far it is; then what it came to."""
         with _bar(self._console, SpinnerColumn(), TextColumn("{task.description}", markup=False), _KnownBar()) as bar:
-            description = one_line(f"{title}: {DOING.get(title, title)} ...")
+            description = f"{title}: {DOING.get(title, title)} ..."
             step = _ConsoleStep(bar, bar.add_task(description, total=None), title)
             yield step
-        self._console.print(plain((f"{title:10}", "bold"), step.result), soft_wrap=True)
+        self._console.print(f"[bold]{title:10}[/]{as_markup(step.result)}", soft_wrap=True, highlight=False)
 
     def warn(self, text: str) -> None:
         """A line of its own that is not overlooked."""
-        self._console.print(plain(("warning", "bold yellow"), (f" {text}", "yellow")), soft_wrap=True)
+        self._console.print(f"[yellow][bold]warning[/] {as_markup(text)}[/]", soft_wrap=True, highlight=False)
 
 
 class _ConsoleStep(Step):
@@ -87,7 +59,7 @@ class _ConsoleStep(Step):
         self._bar, self._task, self._title = bar, task, title
 
     def advance(self, fraction: float, what: str = "") -> None:
-        description = one_line(f"{self._title}: {what} ...") if what else None
+        description = f"{self._title}: {what} ..." if what else None
         self._bar.update(self._task, total=1, completed=fraction, description=description)
 
 
@@ -120,13 +92,7 @@ def progress_bar(console: Console, total: int, unit: str, *, quiet: bool) -> Ite
     if quiet or total < 2:
         yield lambda: None
         return
-    columns = (
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(unit, markup=False),
-        _Speed(unit),
-        TimeRemainingColumn(compact=True),
-    )
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn(unit), _Speed(unit), TimeRemainingColumn(compact=True))
     with _bar(console, *columns) as bar:
         task = bar.add_task(unit, total=total)
         yield lambda: bar.advance(task)

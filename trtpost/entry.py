@@ -96,9 +96,9 @@ def _refuse(error: BaseException) -> NoReturn:
 
 
 def _fail(message: str, status: int = 1) -> NoReturn:
-    from trtpost.terminal import say
+    from trtpost.errors import one_line
 
-    say(f"trtpost: {message}", error=True)
+    print(f"trtpost: {one_line(message)}", file=sys.stderr)
     sys.exit(status)
 
 

@@ -12,7 +12,6 @@ from rich.console import Group
 from rich.table import Table
 
 from trtpost.baked import DOMAIN, NODE
-from trtpost.console import plain
 from trtpost.describe import (
     PLACES,
     describe_choice,
@@ -21,7 +20,8 @@ from trtpost.describe import (
     describe_precisions,
     describe_spec,
 )
-from trtpost.errors import printable
+from trtpost.errors import one_line, printable
+from trtpost.terminal import as_markup
 from trtpost.timing import STAGE_NAMES, Summary, Timing
 
 if TYPE_CHECKING:  # what only runs needs none of what builds or compares
@@ -52,15 +52,13 @@ def timing_table(rows: Sequence[tuple[str, Timing | Summary]]) -> Group:
         table.add_column(name, justify="right")
     for name, timing in rows:
         if isinstance(timing, Summary):
-            table.add_row(plain(name), f"median of {timing.count}", *_milliseconds(timing.median, stages))
+            table.add_row(as_markup(name), f"median of {timing.count}", *_milliseconds(timing.median, stages))
             table.add_row("", "p95", *_milliseconds(timing.p95, stages))
         else:
-            table.add_row(plain(name), *([""] if repeated else []), *_milliseconds(timing, stages))
-    notes = [plain(f"copies of {rows[0][0]}: {single[0].copies}")] if single[0].copies else []
+            table.add_row(as_markup(name), *([""] if repeated else []), *_milliseconds(timing, stages))
+    notes = [f"copies of {as_markup(rows[0][0])}: {single[0].copies}"] if single[0].copies else []
     if on_gpu and not single[0].argmax_resize:
-        notes.append(
-            plain("ArgMax and resize are layers of the plan, counted under network: --profile tells them apart")
-        )
+        notes.append("ArgMax and resize are layers of the plan, counted under network: --profile tells them apart")
     return Group(table, *notes)
 
 
@@ -80,12 +78,12 @@ def layer_table(layers: Sequence[tuple[str, float]]) -> Group:
         table.add_column(name, justify="right")
     slowest = sorted(layers, key=lambda layer: -layer[1])[:LAYERS_SHOWN]
     for name, milliseconds in slowest:
-        table.add_row(plain(name), f"{milliseconds:.3f}", f"{milliseconds / whole:.1%}")
+        table.add_row(as_markup(name), f"{milliseconds:.3f}", f"{milliseconds / whole:.1%}")
     if len(layers) > len(slowest):
         rest = whole - sum(milliseconds for _, milliseconds in slowest)
         table.add_row(f"{len(layers) - len(slowest)} more", f"{rest:.3f}", f"{rest / whole:.1%}")
     sums = ", ".join(f"{name} {milliseconds:.3f} ms" for name, milliseconds in parts_of(layers).items())
-    return Group(table, plain(f"together: {sums}"))
+    return Group(table, f"together: {sums}")
 
 
 def parts_of(layers: Sequence[tuple[str, float]]) -> dict[str, float]:
@@ -102,11 +100,11 @@ _PARTS = {"pre/": "preprocessing", "network/": "network", "post/": "post-process
 """Prefix of a layer's name to the part of the graph that it comes from."""
 
 
-def facts_lines(found: Inspected) -> list[str]:
+def facts_text(found: Inspected) -> str:
     """What `inspect` found, a line a fact: what, and how it is."""
     facts = [*(_bundle_facts(found.bundle) if found.bundle else []), *_model_facts(found)]
     width = max(len(name) for name, _ in facts) + 2
-    return [f"{name:{width}}{value}" for name, value in facts]
+    return "\n".join(f"{name:{width}}{one_line(value)}" for name, value in facts)
 
 
 def facts_json(found: Inspected) -> str:
@@ -188,9 +186,9 @@ def verify_tables(report: Verified) -> Group:
     """What `verify` found: a row a photo, worst first, the classes, where differences begin."""
     total = report.total
     lines = [
-        plain(f"bundle    {report.bundle} on {report.engine}"),
-        plain(f"against   {report.against} in {report.framework}"),
-        plain(f"pipeline  {report.pipeline}; {report.resizer}"),
+        f"bundle    {as_markup(report.bundle)} on {as_markup(report.engine)}",
+        f"against   {as_markup(report.against)} in {as_markup(report.framework)}",
+        f"pipeline  {as_markup(report.pipeline)}; {as_markup(report.resizer)}",
     ]
     table = Table(box=None, pad_edge=False)
     table.add_column("photo", overflow="fold")
@@ -198,28 +196,25 @@ def verify_tables(report: Verified) -> Group:
     for name in columns + (["truth: replaced", "truth: bundle"] if total.truth else []):
         table.add_column(name, justify="right")
     for one in report.photos:
-        table.add_row(plain(one.photo.name), f"{one.size[0]}x{one.size[1]}", *_figures(one.figures))
+        table.add_row(as_markup(one.photo.name), f"{one.size[0]}x{one.size[1]}", *_figures(one.figures))
     if len(report.photos) > 1:
-        table.add_row(plain(("all", "bold")), "", *_figures(total))
+        table.add_row("[bold]all[/]", "", *_figures(total))
     ious = [
-        f"{report.classes[index] if index < len(report.classes) else index} {iou:.4f}"
+        f"{as_markup(report.classes[index]) if index < len(report.classes) else index} {iou:.4f}"
         for index, iou in enumerate(total.overlap.ious)
         if not np.isnan(iou)
     ]
-    ending = [plain(f"IoU of each class: {', '.join(ious)}")]
+    ending = [f"IoU of each class: {', '.join(ious)}"]
     if report.blame is not None:
-        ending.append(plain(f"where it begins, on {report.blame.photo}:"))
+        ending.append(f"where it begins, on {as_markup(report.blame.photo)}:")
         for stage in report.blame.stages:
-            mark = ("differs", "yellow") if stage.differs else ("the same", "green")
-            ending.append(plain(f"  {stage.name:16} ", mark, f": {stage.text}"))
-    ending += [plain(f"note: {note}") for note in report.notes]
-    outcome, sign = (("passed", "green"), "at least") if report.passed else (("failed", "red"), "less than")
+            mark = "[yellow]differs[/]" if stage.differs else "[green]the same[/]"
+            ending.append(f"  {stage.name:16} {mark}: {as_markup(stage.text)}")
+    ending += [f"note: {as_markup(note)}" for note in report.notes]
+    outcome, sign = ("[green]passed[/]", "at least") if report.passed else ("[red]failed[/]", "less than")
     ending.append(
-        plain(
-            outcome,
-            f": {total.agreement_apart_from_ties:.4%} apart from ties, {sign} the {report.minimum:.2%} asked for "
-            f"({report.because}): {report.verdict}",
-        )
+        f"{outcome}: {total.agreement_apart_from_ties:.4%} apart from ties, {sign} the {report.minimum:.2%} asked for "
+        f"({as_markup(report.because)}): {as_markup(report.verdict)}"
     )
     return Group(*lines, table, *ending)
 
@@ -242,12 +237,14 @@ def orders_table(report: Orders) -> Group:
     for name in ("mean IoU", "boundary F", "ArgMax+resize ms"):
         table.add_column(name, justify="right")
     for order in report.orders:
-        table.add_row(plain(order.name), f"{order.mean_iou:.4f}", f"{order.boundary:.4f}", f"{order.milliseconds:.2f}")
+        table.add_row(
+            as_markup(order.name), f"{order.mean_iou:.4f}", f"{order.boundary:.4f}", f"{order.milliseconds:.2f}"
+        )
     return Group(
-        plain(f"{report.against} on {report.photos} photos against their ground truth; {report.engine}"),
+        f"{as_markup(report.against)} on {report.photos} photos against their ground truth; {as_markup(report.engine)}",
         table,
-        plain(f"boundary F: a boundary counts as found within {report.tolerance} pixels; mean over the classes"),
-        plain("ArgMax+resize: the fastest of several runs in turn, median over the photos"),
+        f"boundary F: a boundary counts as found within {report.tolerance} pixels; mean over the classes",
+        "ArgMax+resize: the fastest of several runs in turn, median over the photos",
     )
 
 
@@ -315,6 +312,6 @@ def findings_table(findings: Sequence[Finding]) -> Table:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for finding in findings:
-        mark = {True: ("✓", "green"), False: ("–", "yellow"), None: (" ", "")}[finding.present]
-        table.add_row(plain(mark), plain(finding.name), plain(finding.text))
+        mark = {True: "[green]✓[/]", False: "[yellow]–[/]", None: " "}[finding.present]
+        table.add_row(mark, as_markup(finding.name), as_markup(finding.text))
     return table

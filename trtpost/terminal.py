@@ -1,22 +1,27 @@
-"""What people read on a terminal: everything printed goes through here, for a name in a file may hold anything.
-
-Nothing that is printed moves the cursor, sets a title or a colour, begins another line, or turns the direction of
-writing: what is no character to see becomes its escape. Tables are drawn by `trtpost.console`, which does the same.
-"""
+"""What goes to the terminal: text that is seen, and does nothing."""
 
 from __future__ import annotations
 
-import sys
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.text import Text
 
 from trtpost.errors import one_line
 
 
-def say(*lines: str, error: bool = False) -> None:
-    """Print lines, each on one of its own; to stderr where they are errors."""
-    for line in lines:
-        print(one_line(line), file=sys.stderr if error else sys.stdout)
+class PlainConsole(Console):
+    """A console on which no text acts: names of classes, files and tensors are whatever their files say.
+
+    Styles are ours alone, by markup; what else would move the cursor or set a title becomes its escape.
+    """
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """As rich does it, of text in which everything is to be seen."""
+        return super().render_str("\n".join(map(one_line, text.split("\n"))), **options)
 
 
-def say_json(text: str) -> None:
-    """Print what `json.dumps` gave, whose texts are ASCII and escaped already."""
-    print(text)  # noqa: T201
+def as_markup(text: str) -> str:
+    """Text from a file, as one line of markup that means just this."""
+    return escape(one_line(text))

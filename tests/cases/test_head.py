@@ -45,7 +45,7 @@ from trtpost.graph.locate import locate
 from trtpost.graph.model import load_model, normalized, set_metadata
 from trtpost.inspect import inspect_path
 from trtpost.progress import Progress
-from trtpost.report import facts_lines
+from trtpost.report import facts_text
 from trtpost.segment import Segmenter
 from trtpost.verify.run import Replaced, verify
 
@@ -465,9 +465,9 @@ def test_tensorrt_takes_the_constant_background(tmp_path, settings):
 def test_what_is_said_of_the_head(tmp_path):
     """`inspect` says what was found, what was decided, and what a build would leave open."""
     path = sigmoids(tmp_path / "n.onnx")
-    found = "\n".join(facts_lines(inspect_path(path, Progress())))
+    found = facts_text(inspect_path(path, Progress()))
     assert "say --head multilabel" in found
-    found = "\n".join(facts_lines(inspect_path(built(path, labels=("sky", "a", "b", "c", "d")).path, Progress())))
+    found = facts_text(inspect_path(built(path, labels=("sky", "a", "b", "c", "d")).path, Progress()))
     assert "a probability for each of 4 classes, and none for the background" in found
     assert "the largest that is > 0.5, else background" in found
     assert "5: sky, a, b, c, d" in found

@@ -8,11 +8,10 @@ from dataclasses import asdict, dataclass
 
 from rich.console import Group
 from rich.table import Table
-from rich.text import Text
 
 from trtpost.bench import pipeline, post, resize
 from trtpost.bench.systems import FIELD, OPENCV, OURS
-from trtpost.console import plain
+from trtpost.terminal import as_markup
 from trtpost.timing import STAGE_NAMES
 
 TOGETHER = ("decode", "preprocess", "network", "argmax_resize", "encode")
@@ -42,17 +41,17 @@ class Grid:
 
 def shown(grids: Sequence[Grid]) -> Group:
     """The grids as rich prints them."""
-    parts: list[Text | Table] = []
+    parts: list[str | Table] = []
     for grid in grids:
         table = Table(box=None, pad_edge=False)
         for index, name in enumerate(grid.columns):
             left = index in grid.words
-            table.add_column(plain(name), justify="left" if left else "right", no_wrap=index == 0)
+            table.add_column(name, justify="left" if left else "right", no_wrap=index == 0)
         for row in grid.rows:
-            table.add_row(*((plain((row[0], "bold")),) if len(row) == 1 else map(plain, row)))
-        parts += [plain("")] if parts else []
-        parts += [plain(grid.title)] if grid.title else []
-        parts += [table, *map(plain, grid.notes)]
+            table.add_row(*((f"[bold]{as_markup(row[0])}[/]",) if len(row) == 1 else map(as_markup, row)))
+        parts += [""] if parts else []
+        parts += [as_markup(grid.title)] if grid.title else []
+        parts += [table, *map(as_markup, grid.notes)]
     return Group(*parts)
 
 

@@ -33,7 +33,7 @@ def main() -> None:
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")  # converting is graph rewriting: leave the GPU to others
     request = json.loads(sys.stdin.read())
     fence.enclose(Path(request["result"]).parent, int(sys.argv[1]))
-    print(json.dumps(answer(request)))  # noqa: T201, to the process that asked
+    print(json.dumps(answer(request)))
 
 
 def answer(request: dict[str, Any]) -> dict[str, str]:
