@@ -25,6 +25,7 @@ import trtpost as tp
 from trtpost import files, folders
 from trtpost import ray as archive
 from trtpost.backends.tensorrt import timing_cache
+from trtpost.bench.pipeline import bench_pipeline
 from trtpost.bundle import MODEL, PASSPORT, PLAN, Plan, load_bundle, read_bundle, write_bundle
 from trtpost.calibration import photos_in
 from trtpost.errors import BundleError, ImageError, ModelError, SpecError, TrtpostError
@@ -633,6 +634,23 @@ def test_a_folder_of_photos_with_a_pipe_in_it(bundle, tmp_path):
         for path in photos_in(folder)[1:]:
             with pytest.raises(ImageError, match=r"is a pipe|not a regular file"):
                 segmenter(path)
+
+
+def test_a_photo_of_a_benchmark_that_is_a_pipe(bundle, tmp_path):
+    os.mkfifo(tmp_path / "x.jpg")
+    with pytest.raises(ImageError, match="not a regular file"):
+        bench_pipeline(load_bundle(bundle), None, image=tmp_path / "x.jpg", megapixels=(), rounds=3)
+
+
+def test_ground_truth_that_is_a_program(tmp_path, monkeypatch):
+    """Pillow would give PostScript to another program, whatever the file is called."""
+    (tmp_path / "x.png").write_bytes(
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 6\n%%EndComments\nshowpage\n%%EOF\n"
+    )
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a program is run"))
+    monkeypatch.setattr("PIL.EpsImagePlugin.has_ghostscript", lambda: True)
+    with pytest.raises(ImageError, match="is not a mask that can be read"):
+        read_truth(tmp_path / "x.png", (6, 9), ("a", "b"))
 
 
 def test_a_saved_model_with_a_pipe_in_it(tmp_path):

@@ -23,7 +23,8 @@ from trtpost.bench.systems import OURS, System, systems
 from trtpost.builder import build, content_of
 from trtpost.bundle import Bundle, load_bundle
 from trtpost.convert import kind_of
-from trtpost.errors import SpecError
+from trtpost.errors import ImageError, SpecError
+from trtpost.files import existing_file
 from trtpost.image import read_photo
 from trtpost.timing import Timing, summarize
 
@@ -168,7 +169,7 @@ def bundle_of(model: Path, path: Path | None) -> Iterator[Bundle]:
 
 def _photos(image: Path | None, megapixels: Sequence[float], folder: Path) -> list[tuple[str, Path]]:
     if image is not None and not megapixels:
-        return [(image.name, image)]
+        return [(image.name, existing_file(image, "image", ImageError))]
     photos = []
     for size in sorted(megapixels):
         path = folder / f"{size:g}.jpg"

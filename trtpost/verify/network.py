@@ -16,6 +16,7 @@ from trtpost.convert import load
 from trtpost.convert.operators import check_flex_operators
 from trtpost.convert.tflite import custom_operators
 from trtpost.errors import BackendError, ModelError, TrtpostError, reason
+from trtpost.files import open_regular
 from trtpost.graph.emulate import with_outputs
 from trtpost.graph.ignored import IGNORED
 from trtpost.graph.locate import locate
@@ -186,7 +187,9 @@ def _onnx(source: Path, decided: Decided, inner: bool) -> tuple[str, Runner, Lay
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # its errors reach the user as ours
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-    model = onnx.load(source, format="protobuf")
+    with open_regular(source) as file:
+        model = onnx.load(file, format="protobuf", load_external_data=False)
+    onnx.load_external_data_for_model(model, str(source.parent))
     if set(names) <= {value.name for value in model.graph.output}:
         session = onnxruntime.InferenceSession(
             str(source), options, providers=["CPUExecutionProvider"], enable_fallback=0

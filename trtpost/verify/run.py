@@ -301,6 +301,10 @@ def truths_in(folder: Path, photos: tuple[Path, ...]) -> dict[Path, Path]:
     return truths
 
 
+TRUTHS = ("PNG", "BMP", "GIF", "TIFF")
+"""Kinds of image that hold class ids, by Pillow's names; of its others, one is a program that another program runs."""
+
+
 def read_truth(path: Path, size: tuple[int, ...], classes: tuple[str, ...]) -> NDArray[Any]:
     """Class ids [H, W] of a PNG whose pixel values they are; `IGNORE` for none.
 
@@ -308,7 +312,7 @@ def read_truth(path: Path, size: tuple[int, ...], classes: tuple[str, ...]) -> N
         ImageError: it cannot be read, has another size, or ids that are no classes.
     """
     try:
-        with open_regular(path) as file, Image.open(file) as image:
+        with open_regular(path) as file, Image.open(file, formats=TRUTHS) as image:
             mask = np.asarray(image)
     except Exception as error:  # every decoder has errors of its own
         raise ImageError(f"{path} is not a mask that can be read: {reason(error)}") from None
