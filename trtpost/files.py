@@ -12,6 +12,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -389,6 +390,14 @@ def _folder_of(path: Path, below: Path | None) -> Iterator[tuple[_Folder, str]]:
         folder.close()
 
 
+@cache
+def _renameat2() -> Any:
+    try:
+        return ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError, TypeError):  # no Linux
+        return None
+
+
 def renamed(old: str | os.PathLike[str], new: str | os.PathLike[str], how: int, *, folder: int = _HERE) -> bool:
     """Rename in one step, `NO_REPLACE` or `EXCHANGE`; False where the system or the file system cannot do that.
 
@@ -401,9 +410,8 @@ def renamed(old: str | os.PathLike[str], new: str | os.PathLike[str], how: int, 
         FileExistsError: `new` is there, and may not be.
         FileNotFoundError: one of the two is missing.
     """
-    try:
-        rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except (AttributeError, OSError, TypeError):  # no Linux
+    rename = _renameat2()
+    if rename is None:
         return False
     if rename(folder, os.fsencode(old), folder, os.fsencode(new), how) == 0:
         return True
