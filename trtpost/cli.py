@@ -77,7 +77,7 @@ def convert(
     target = output or Path(model.resolve().stem + ".onnx")
     with _progress().step("convert") as step:
         converted = convert_model(model, signature=signature, input_size=parse_pair(input_size) if input_size else None)
-        save_model(converted, target)
+        save_model(converted, target, replaces=lambda _: target.suffix.lower() == ".onnx")
         step.result = f"{target}: {len(converted.graph.node)} nodes"
 
 
@@ -762,7 +762,7 @@ def _console() -> Any:
     from trtpost.terminal import PlainConsole
 
     # a pipe or a log has no width of its own; tables must not be squeezed into 80 columns there
-    return PlainConsole(width=None if sys.stdout.isatty() else 160, highlight=False)
+    return PlainConsole(width=None if sys.stdout.isatty() else 160)
 
 
 def _progress() -> Any:

@@ -20,6 +20,7 @@ from rich.progress import Progress as Bar
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
+from trtpost.errors import one_line
 from trtpost.progress import Progress, Step
 from trtpost.terminal import as_markup
 
@@ -59,7 +60,7 @@ class _ConsoleStep(Step):
         self._bar, self._task, self._title = bar, task, title
 
     def advance(self, fraction: float, what: str = "") -> None:
-        description = f"{self._title}: {what} ..." if what else None
+        description = one_line(f"{self._title}: {what} ...") if what else None
         self._bar.update(self._task, total=1, completed=fraction, description=description)
 
 
