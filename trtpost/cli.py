@@ -693,8 +693,11 @@ def doctor(
 ) -> None:
     """Show what is installed, which GPU there is, and what build and infer would use here."""
     from trtpost.doctor import examine
+    from trtpost.errors import SpecError
     from trtpost.report import findings_json, findings_table
 
+    if yes and not fix:
+        raise SpecError("--yes answers what --fix asks, and does nothing alone: give both, or leave it out")
     if fix:
         _fix(yes=yes)
         return
@@ -707,12 +710,16 @@ def doctor(
 
 def _fix(*, yes: bool) -> None:
     """Install what the GPU needs, once the user agrees."""
+    from trtpost.cuda import driver
     from trtpost.errors import SpecError, one_line
     from trtpost.gpu_setup import needs, satisfy
 
     missing = needs()
     if missing is None:
-        print("there is no NVIDIA GPU on this machine, so there is nothing to fix")
+        why = "there is no NVIDIA driver on this machine"
+        if driver() is not None:
+            why = "the NVIDIA driver sees no GPU (CUDA_VISIBLE_DEVICES may hide it)"
+        print(f"{why}, so there is nothing to fix")
         return
     print(one_line(f"{missing.gpu.name}, compute capability {missing.gpu.compute_capability}, CUDA {missing.cuda}"))
     for sentence in missing.by_hand:

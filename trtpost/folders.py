@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import re
 import shutil
@@ -20,6 +21,9 @@ T = TypeVar("T")
 
 _PART = ".part"
 """What the names of hidden folders end in, so that they are told from anybody else's."""
+
+_BUSY_SECONDS = 10.0
+"""For which others may be writing the same name, one after the other."""
 
 _GAP_SECONDS = 1.0
 """For which a name may be missing while another process replaces its folder in two steps."""
@@ -139,11 +143,17 @@ def _replace(new: Path, path: Path, check: Callable[[Path], None]) -> None:
     """
     aside: list[Path] = []
     try:
-        for attempt in range(100):
+        deadline = time.monotonic() + _BUSY_SECONDS
+        for attempt in itertools.count():
             with contextlib.suppress(FileExistsError):
                 put_folder(new, path)  # works where nothing is there
                 return
-            with contextlib.suppress(FileNotFoundError):  # the other process has moved it
+            if time.monotonic() > deadline:
+                raise OSError(errno.EBUSY, "somebody else keeps on writing it")
+            with contextlib.suppress(FileNotFoundError), _held(path) as is_held:  # the other process has moved it
+                if not is_held:  # it is somebody's who has just written it
+                    time.sleep(0.001)
+                    continue
                 if renamed(new, path, EXCHANGE):
                     try:
                         _check_folder(new, check)
@@ -155,7 +165,6 @@ def _replace(new: Path, path: Path, check: Callable[[Path], None]) -> None:
                 path.rename(moved)
                 aside.append(moved)
                 _check_folder(moved, check)
-        raise OSError(errno.EBUSY, "somebody else keeps on writing it")
     except (OSError, TrtpostError):
         if aside:
             with contextlib.suppress(OSError):  # another one is there by now
@@ -165,6 +174,23 @@ def _replace(new: Path, path: Path, check: Callable[[Path], None]) -> None:
     finally:
         for old in aside:
             shutil.rmtree(old, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[bool]:
+    """Lock a folder that is about to get a hidden name, so that nobody takes it for abandoned; False: it is locked.
+
+    Raises:
+        FileNotFoundError: it is not there any more.
+    """
+    if not folder.is_dir() or folder.is_symlink():
+        yield True  # the check says what it is
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        yield _lock(descriptor) is not False
+    finally:
+        os.close(descriptor)
 
 
 def put_folder(folder: Path, path: Path) -> None:
