@@ -21,7 +21,7 @@ def main() -> None:
         print(f"   {sentence}")
     try:
         satisfy(missing, lambda line: print(f"   {line}", flush=True))
-    except TrtpostError as error:
+    except (TrtpostError, OSError) as error:
         print(f"   {error}", file=sys.stderr)
         print("   going on with the CPU; once that is mended: trtpost doctor --fix", file=sys.stderr)
     else:

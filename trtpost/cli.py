@@ -77,7 +77,7 @@ def convert(
     target = output or Path(model.resolve().stem + ".onnx")
     with _progress().step("convert") as step:
         converted = convert_model(model, signature=signature, input_size=parse_pair(input_size) if input_size else None)
-        save_model(converted, target)
+        save_model(converted, target, replaces=lambda _: target.suffix.lower() == ".onnx")
         step.result = f"{target}: {len(converted.graph.node)} nodes"
 
 
@@ -213,7 +213,6 @@ def build(
 ) -> None:
     """Build an engine bundle: convert, locate, bake, build."""
     from trtpost import builder
-    from trtpost.errors import one_line
     from trtpost.labels import read_labels
     from trtpost.options import BuildOptions
     from trtpost.spec import parse_pair, parse_size
@@ -247,7 +246,7 @@ def build(
         compute_capabilities=tuple(map(str.strip, compute_capabilities.split(","))) if compute_capabilities else (),
     )
     bundle = builder.build(model, output, options, progress=_progress(), force=force)
-    print(one_line(builder.next_step(bundle, flavour)))
+    _say(builder.next_step(bundle, flavour))
 
 
 @app.command()
@@ -303,7 +302,7 @@ def infer(
     """
     from trtpost import inference
     from trtpost.bundle import ASSUMED, load_bundle, newest_bundle
-    from trtpost.errors import SpecError, one_line
+    from trtpost.errors import SpecError
     from trtpost.photos import STDIN as STDOUT
     from trtpost.photos import find_photos
     from trtpost.segment import Segmenter
@@ -360,11 +359,11 @@ def infer(
         facts: dict[str, Any] = {"engine": name, "backend": segmenter.backend, "precision": passport.precision}
     if not as_json:
         warmed = "the first run, not warmed up" if warm_up is None else f"warm-up {warm_up:.1f} ms, not counted below"
-        print(f"engine {one_line(str(path))} on {name}; {warmed}")
+        _say(f"engine {path} on {name}; {warmed}")
         if note:
-            print(f"not on the GPU: {note}")
+            _say(f"not on the GPU: {note}")
         if passport.normalization == ASSUMED:
-            print("normalisation of the pixels was assumed when the engine was built: see trtpost inspect")
+            _say("normalisation of the pixels was assumed when the engine was built: see trtpost inspect")
     facts["warm_up_ms"] = None if warm_up is None else round(warm_up, 3)
     _show_outcomes(path, facts, outcomes, seconds, layers, as_json=as_json)
 
@@ -389,9 +388,9 @@ def _show_outcomes(
             if one.error is not None:
                 print(f"trtpost: {one_line(one.error)}", file=sys.stderr)
             elif listed and not one.skipped:
-                print(one.describe())
+                _say(one.describe())
         if len(outcomes) > 1 and not any(one.summary for one in outcomes):
-            print(inference.summary_line(outcomes, seconds))
+            _say(inference.summary_line(outcomes, seconds))
     if any(one.error for one in outcomes):
         raise typer.Exit(1)
 
@@ -463,7 +462,7 @@ def verify(
     from trtpost import report
     from trtpost.bundle import load_bundle, newest_bundle
     from trtpost.calibration import photos_in
-    from trtpost.errors import SpecError, one_line
+    from trtpost.errors import SpecError
     from trtpost.options import BuildOptions
     from trtpost.progress import Progress
     from trtpost.verify.orders import compare_orders, orders_to_json
@@ -536,7 +535,7 @@ def verify(
     else:
         _console().print(report.verify_tables(result), soft_wrap=True)
         if html:
-            print(one_line(f"report    {html}"))
+            _say(f"report    {html}")
     if not result.passed:
         raise typer.Exit(1)
 
@@ -628,7 +627,7 @@ def pipeline(
     grids = tables.pipeline_grids(result)
     title = tables.pipeline_title(result)
     if not as_json:
-        print(title)
+        _say(title)
     _show(result, grids, ("Photo file to mask file", title), plots.pipeline_plots, html, as_json=as_json)
 
 
@@ -653,7 +652,6 @@ def triton(
 ) -> None:
     """Write a model repository for NVIDIA Triton, or a new version into one that is being served."""
     from trtpost.bundle import load_bundle
-    from trtpost.errors import one_line
     from trtpost.triton.export import export_triton, next_step
 
     written = export_triton(
@@ -666,8 +664,8 @@ def triton(
         max_pixels=max_pixels,
     )
     for folder in written:
-        print(one_line(str(folder)))
-    print(one_line(next_step(repository, written)))
+        _say(str(folder))
+    _say(next_step(repository, written))
 
 
 @export.command("onnx")
@@ -679,10 +677,9 @@ def export_onnx(
 ) -> None:
     """Write the graph in standard ops alone, for OpenVINO, OpenCV and others that know no functions."""
     from trtpost.bundle import load_bundle
-    from trtpost.errors import one_line
     from trtpost.export import export_onnx as write_onnx
 
-    print(one_line(str(write_onnx(load_bundle(bundle), output))))
+    _say(str(write_onnx(load_bundle(bundle), output)))
 
 
 @app.command()
@@ -711,7 +708,7 @@ def doctor(
 def _fix(*, yes: bool) -> None:
     """Install what the GPU needs, once the user agrees."""
     from trtpost.cuda import driver
-    from trtpost.errors import SpecError, one_line
+    from trtpost.errors import SpecError
     from trtpost.gpu_setup import needs, satisfy
 
     missing = needs()
@@ -719,23 +716,23 @@ def _fix(*, yes: bool) -> None:
         why = "there is no NVIDIA driver on this machine"
         if driver() is not None:
             why = "the NVIDIA driver sees no GPU (CUDA_VISIBLE_DEVICES may hide it)"
-        print(f"{why}, so there is nothing to fix")
+        _say(f"{why}, so there is nothing to fix")
         return
-    print(one_line(f"{missing.gpu.name}, compute capability {missing.gpu.compute_capability}, CUDA {missing.cuda}"))
+    _say(f"{missing.gpu.name}, compute capability {missing.gpu.compute_capability}, CUDA {missing.cuda}")
     for sentence in missing.by_hand:
-        print(one_line(sentence))
+        _say(sentence)
     if not missing.steps:
-        print("nothing else is missing" if missing.by_hand else "nothing is missing")
+        _say("nothing else is missing" if missing.by_hand else "nothing is missing")
         return
-    print(f"into {sys.prefix}:")
+    _say(f"into {sys.prefix}:")
     for step in missing.steps:
-        print(f"  {step}")
+        _say(f"  {step}")
     if not yes:
         if not sys.stdin.isatty():
             raise SpecError("this is no terminal to answer on: trtpost doctor --fix --yes does it without asking")
         typer.confirm("do it?", abort=True)
-    satisfy(missing, print)
-    print("done; trtpost doctor shows what is there now")
+    satisfy(missing, _say)
+    _say("done; trtpost doctor shows what is there now")
 
 
 def _check_page(path: Path | None) -> None:
@@ -750,7 +747,6 @@ def _check_page(path: Path | None) -> None:
 def _show(result: Any, grids: Any, titles: tuple[str, str], plots: Any, html: Path | None, *, as_json: bool) -> None:
     """A benchmark's result on the terminal, and on a page where one is wanted."""
     from trtpost.bench import page, tables
-    from trtpost.errors import one_line
 
     if html:
         page.write_page(html, *titles, plots(result), grids)
@@ -759,14 +755,21 @@ def _show(result: Any, grids: Any, titles: tuple[str, str], plots: Any, html: Pa
         return
     _console().print(tables.shown(grids))
     if html:
-        print(one_line(f"page {html}"))
+        _say(f"page {html}")
+
+
+def _say(text: str) -> None:
+    """Print a line in which nothing acts on the terminal."""
+    from trtpost.errors import one_line
+
+    print(one_line(text))
 
 
 def _console() -> Any:
-    from rich.console import Console
+    from trtpost.terminal import PlainConsole
 
     # a pipe or a log has no width of its own; tables must not be squeezed into 80 columns there
-    return Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    return PlainConsole(width=None if sys.stdout.isatty() else 160)
 
 
 def _progress() -> Any:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console, RenderableType
-from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -23,6 +22,7 @@ from rich.text import Text
 
 from trtpost.errors import one_line
 from trtpost.progress import Progress, Step
+from trtpost.terminal import as_markup
 
 DOING = {
     "convert": "converting (TensorFlow takes a few seconds to start)",
@@ -48,11 +48,11 @@ class ConsoleProgress(Progress):
             description = f"{title}: {DOING.get(title, title)} ..."
             step = _ConsoleStep(bar, bar.add_task(description, total=None), title)
             yield step
-        self._console.print(f"[bold]{title:10}[/]{escape(one_line(step.result))}", soft_wrap=True, highlight=False)
+        self._console.print(f"[bold]{title:10}[/]{as_markup(step.result)}", soft_wrap=True, highlight=False)
 
     def warn(self, text: str) -> None:
         """A line of its own that is not overlooked."""
-        self._console.print(f"[yellow][bold]warning[/] {escape(one_line(text))}[/]", soft_wrap=True, highlight=False)
+        self._console.print(f"[yellow][bold]warning[/] {as_markup(text)}[/]", soft_wrap=True, highlight=False)
 
 
 class _ConsoleStep(Step):
@@ -60,7 +60,7 @@ class _ConsoleStep(Step):
         self._bar, self._task, self._title = bar, task, title
 
     def advance(self, fraction: float, what: str = "") -> None:
-        description = f"{self._title}: {what} ..." if what else None
+        description = one_line(f"{self._title}: {what} ...") if what else None
         self._bar.update(self._task, total=1, completed=fraction, description=description)
 
 

@@ -14,6 +14,10 @@ from pathlib import Path
 class TrtpostError(Exception):
     """Base of all faults that the user can mend."""
 
+    def __str__(self) -> str:
+        """The message, which may hold names of anybody's, as text for one line of a terminal or a log."""
+        return one_line(super().__str__())
+
 
 class SpecError(TrtpostError, ValueError):
     """A combination of settings that has no meaning."""
@@ -53,7 +57,7 @@ def doubt(text: str) -> None:
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(inside):
         level, frame = level + 1, frame.f_back
-    warnings.warn(text, DoubtWarning, stacklevel=level)
+    warnings.warn(one_line(text), DoubtWarning, stacklevel=level)
 
 
 def printable(text: str) -> str:

@@ -26,6 +26,7 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, SupportsIndex, get_args
 
+from trtpost.admission import Admission
 from trtpost.bundle import MODEL, Bundle, load_bundle, read_again
 from trtpost.choices import Backend, Encoding
 from trtpost.decode import SUFFIXES
@@ -350,6 +351,7 @@ class _Actor:
         self._settings = settings
         self._found_as = written_as(settings.encoding, len(self._segmenter.bundle.passport.classes))
         self._pool = ThreadPoolExecutor(settings.cores + AHEAD)
+        self._admission = Admission()  # of all threads together
 
     def __call__(self, table: Any) -> Any:
         """A batch of photos, as a table, to its rows."""
@@ -403,9 +405,10 @@ class _Actor:
                     return Row(given, size, mask, skipped=True)
                 content = photo.read()
                 source = photo.source(content)
-        result = self._segmenter(content)
-        mark = f"{result.fingerprint} {source}"
-        png = encode_mask(result.mask, palette(result.classes), settings.encoding, mark=mark)
+        with self._admission(content):
+            result = self._segmenter(content)
+            mark = f"{result.fingerprint} {source}"
+            png = encode_mask(result.mask, palette(result.classes), settings.encoding, mark=mark)
         if mask is not None:
             self._there(mask)
             _write_whole(*_place(mask, settings.output_filesystem), png, str(settings.output))

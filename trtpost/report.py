@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Group
-from rich.markup import escape
 from rich.table import Table
 
 from trtpost.baked import DOMAIN, NODE
@@ -22,6 +21,7 @@ from trtpost.describe import (
     describe_spec,
 )
 from trtpost.errors import one_line, printable
+from trtpost.terminal import as_markup
 from trtpost.timing import STAGE_NAMES, Summary, Timing
 
 if TYPE_CHECKING:  # what only runs needs none of what builds or compares
@@ -52,19 +52,14 @@ def timing_table(rows: Sequence[tuple[str, Timing | Summary]]) -> Group:
         table.add_column(name, justify="right")
     for name, timing in rows:
         if isinstance(timing, Summary):
-            table.add_row(_shown(name), f"median of {timing.count}", *_milliseconds(timing.median, stages))
+            table.add_row(as_markup(name), f"median of {timing.count}", *_milliseconds(timing.median, stages))
             table.add_row("", "p95", *_milliseconds(timing.p95, stages))
         else:
-            table.add_row(_shown(name), *([""] if repeated else []), *_milliseconds(timing, stages))
-    notes = [f"copies of {_shown(rows[0][0])}: {single[0].copies}"] if single[0].copies else []
+            table.add_row(as_markup(name), *([""] if repeated else []), *_milliseconds(timing, stages))
+    notes = [f"copies of {as_markup(rows[0][0])}: {single[0].copies}"] if single[0].copies else []
     if on_gpu and not single[0].argmax_resize:
         notes.append("ArgMax and resize are layers of the plan, counted under network: --profile tells them apart")
     return Group(table, *notes)
-
-
-def _shown(name: str) -> str:
-    """A file's name, which may hold anything, in a table's row."""
-    return escape(one_line(name))
 
 
 def _milliseconds(timing: Timing, stages: Sequence[str]) -> list[str]:
@@ -83,7 +78,7 @@ def layer_table(layers: Sequence[tuple[str, float]]) -> Group:
         table.add_column(name, justify="right")
     slowest = sorted(layers, key=lambda layer: -layer[1])[:LAYERS_SHOWN]
     for name, milliseconds in slowest:
-        table.add_row(escape(name), f"{milliseconds:.3f}", f"{milliseconds / whole:.1%}")
+        table.add_row(as_markup(name), f"{milliseconds:.3f}", f"{milliseconds / whole:.1%}")
     if len(layers) > len(slowest):
         rest = whole - sum(milliseconds for _, milliseconds in slowest)
         table.add_row(f"{len(layers) - len(slowest)} more", f"{rest:.3f}", f"{rest / whole:.1%}")
@@ -191,9 +186,9 @@ def verify_tables(report: Verified) -> Group:
     """What `verify` found: a row a photo, worst first, the classes, where differences begin."""
     total = report.total
     lines = [
-        f"bundle    {escape(report.bundle)} on {escape(report.engine)}",
-        f"against   {escape(report.against)} in {escape(report.framework)}",
-        f"pipeline  {escape(report.pipeline)}; {escape(report.resizer)}",
+        f"bundle    {as_markup(report.bundle)} on {as_markup(report.engine)}",
+        f"against   {as_markup(report.against)} in {as_markup(report.framework)}",
+        f"pipeline  {as_markup(report.pipeline)}; {as_markup(report.resizer)}",
     ]
     table = Table(box=None, pad_edge=False)
     table.add_column("photo", overflow="fold")
@@ -201,25 +196,25 @@ def verify_tables(report: Verified) -> Group:
     for name in columns + (["truth: replaced", "truth: bundle"] if total.truth else []):
         table.add_column(name, justify="right")
     for one in report.photos:
-        table.add_row(_shown(one.photo.name), f"{one.size[0]}x{one.size[1]}", *_figures(one.figures))
+        table.add_row(as_markup(one.photo.name), f"{one.size[0]}x{one.size[1]}", *_figures(one.figures))
     if len(report.photos) > 1:
         table.add_row("[bold]all[/]", "", *_figures(total))
     ious = [
-        f"{escape(report.classes[index]) if index < len(report.classes) else index} {iou:.4f}"
+        f"{as_markup(report.classes[index]) if index < len(report.classes) else index} {iou:.4f}"
         for index, iou in enumerate(total.overlap.ious)
         if not np.isnan(iou)
     ]
     ending = [f"IoU of each class: {', '.join(ious)}"]
     if report.blame is not None:
-        ending.append(f"where it begins, on {escape(report.blame.photo)}:")
+        ending.append(f"where it begins, on {as_markup(report.blame.photo)}:")
         for stage in report.blame.stages:
             mark = "[yellow]differs[/]" if stage.differs else "[green]the same[/]"
-            ending.append(f"  {stage.name:16} {mark}: {escape(stage.text)}")
-    ending += [f"note: {escape(note)}" for note in report.notes]
+            ending.append(f"  {stage.name:16} {mark}: {as_markup(stage.text)}")
+    ending += [f"note: {as_markup(note)}" for note in report.notes]
     outcome, sign = ("[green]passed[/]", "at least") if report.passed else ("[red]failed[/]", "less than")
     ending.append(
         f"{outcome}: {total.agreement_apart_from_ties:.4%} apart from ties, {sign} the {report.minimum:.2%} asked for "
-        f"({escape(report.because)}): {escape(report.verdict)}"
+        f"({as_markup(report.because)}): {as_markup(report.verdict)}"
     )
     return Group(*lines, table, *ending)
 
@@ -242,9 +237,11 @@ def orders_table(report: Orders) -> Group:
     for name in ("mean IoU", "boundary F", "ArgMax+resize ms"):
         table.add_column(name, justify="right")
     for order in report.orders:
-        table.add_row(order.name, f"{order.mean_iou:.4f}", f"{order.boundary:.4f}", f"{order.milliseconds:.2f}")
+        table.add_row(
+            as_markup(order.name), f"{order.mean_iou:.4f}", f"{order.boundary:.4f}", f"{order.milliseconds:.2f}"
+        )
     return Group(
-        f"{escape(report.against)} on {report.photos} photos against their ground truth; {escape(report.engine)}",
+        f"{as_markup(report.against)} on {report.photos} photos against their ground truth; {as_markup(report.engine)}",
         table,
         f"boundary F: a boundary counts as found within {report.tolerance} pixels; mean over the classes",
         "ArgMax+resize: the fastest of several runs in turn, median over the photos",
@@ -316,5 +313,5 @@ def findings_table(findings: Sequence[Finding]) -> Table:
     table.add_column(overflow="fold")
     for finding in findings:
         mark = {True: "[green]✓[/]", False: "[yellow]–[/]", None: " "}[finding.present]
-        table.add_row(mark, finding.name, escape(finding.text))
+        table.add_row(mark, as_markup(finding.name), as_markup(finding.text))
     return table

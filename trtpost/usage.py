@@ -17,14 +17,16 @@ def sentence(error: Any) -> str:
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "trtpost"
     message = str(error.format_message()).strip().rstrip(".")
-    if found := re.fullmatch(r"Invalid value for (.+?): (?:Value error, )?'(.*)' is not one of (.+)", message):
+    if found := re.fullmatch(
+        r"Invalid value for (.+?): (?:Value error, )?'(.*)' is not one of (.+)", message, re.DOTALL
+    ):
         names, given, listed = found.groups()
         choices = re.findall(r"'([^']*)'", listed)
         message = f"{_first(names)} must be one of {', '.join(choices)}, not '{given}'{_near(given, choices)}"
     elif found := re.match(r"No such option:? '?(-[^\s']*)", message):
         options = [name for one in context.command.params for name in one.opts] if context else []
         message = f"there is no option {found[1]}{_near(found[1], options)}"
-    elif found := re.match(r"No such command '(.*?)'", message):
+    elif found := re.match(r"No such command '(.*?)'", message, re.DOTALL):
         commands = getattr(context.command, "commands", {}) if context else {}
         message = f"there is no command '{found[1]}'{_near(found[1], commands)}"
     elif found := re.match(r"Missing argument '(.*?)'", message):

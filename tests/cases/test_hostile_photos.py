@@ -248,7 +248,7 @@ def test_a_folder_of_bombs_takes_two_gigabytes(tmp_path, side, fine):
 
 
 def test_requests_that_a_server_joins_go_in_groups():
-    """Those that follow each other while their pixels are within the limit; what is decoded already is small here."""
+    """Those that follow each other while their pixels are within the limit, those that come decoded among them."""
     from trtpost.triton.backend import _groups, _weighed
 
     assert list(_groups([5, 5, 5, 0, 11, 1], 11)) == [(0, 2), (2, 4), (4, 5), (5, 6)]
@@ -258,3 +258,6 @@ def test_requests_that_a_server_joins_go_in_groups():
     refused, weight = _weighed([small, small], 6143)
     assert isinstance(refused, ImageError)
     assert weight == 0
+    pixels = np.zeros((60, 50, 3), np.uint8)
+    assert _weighed([pixels, small], 6144)[1] == 3000 + 3072
+    assert isinstance(_weighed([pixels, pixels, small], 6144)[0], ImageError)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from rich.console import Group
-from rich.markup import escape
 from rich.table import Table
 
 from trtpost.bench import pipeline, post, resize
 from trtpost.bench.systems import FIELD, OPENCV, OURS
+from trtpost.terminal import as_markup
 from trtpost.timing import STAGE_NAMES
 
 TOGETHER = ("decode", "preprocess", "network", "argmax_resize", "encode")
@@ -48,10 +48,10 @@ def shown(grids: Sequence[Grid]) -> Group:
             left = index in grid.words
             table.add_column(name, justify="left" if left else "right", no_wrap=index == 0)
         for row in grid.rows:
-            table.add_row(*((f"[bold]{escape(row[0])}[/]",) if len(row) == 1 else map(escape, row)))
+            table.add_row(*((f"[bold]{as_markup(row[0])}[/]",) if len(row) == 1 else map(as_markup, row)))
         parts += [""] if parts else []
-        parts += [escape(grid.title)] if grid.title else []
-        parts += [table, *map(escape, grid.notes)]
+        parts += [as_markup(grid.title)] if grid.title else []
+        parts += [table, *map(as_markup, grid.notes)]
     return Group(*parts)
 
 

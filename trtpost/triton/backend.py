@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -158,10 +159,10 @@ def _max_pixels(args: dict[str, str]) -> int:
 
 
 def _weighed(contents: Contents, limit: int) -> tuple[Contents, int]:
-    """A request, and its pixels that are still to be decoded; an error where they are too many."""
+    """A request, and its pixels, of files by their headers; an error where they are too many."""
     if isinstance(contents, TrtpostError):
         return contents, 0
-    weights = [weight_of(one, -1) for one in contents if isinstance(one, bytes)]
+    weights = [weight_of(one, -1) if isinstance(one, bytes) else math.prod(one.shape[:2]) for one in contents]
     weight = sum(one for one in weights if one >= 0)
     try:
         check_weight(weight, b"", limit)

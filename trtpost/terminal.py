@@ -1,0 +1,41 @@
+"""What goes to the terminal: text that is seen, and does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.markup import escape
+from rich.segment import Segment
+from rich.text import Text
+
+from trtpost.errors import one_line
+
+
+class PlainConsole(Console):
+    """A console on which no text acts: names of classes, files and tensors are whatever their files say.
+
+    Styles are ours alone, by markup; what else would move the cursor or set a title becomes its escape.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(emoji=False, highlight=False, **settings)  # a class may be called :car:
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """As rich does it, of text in which everything is to be seen."""
+        return super().render_str(_lines(text), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """The same of what is text of rich's own already, such as what a bar is at."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=_lines(segment.text))
+
+
+def _lines(text: str) -> str:
+    return text if text.isprintable() else "\n".join(map(one_line, text.split("\n")))
+
+
+def as_markup(text: str) -> str:
+    """Text from a file, as one line of markup that means just this."""
+    return escape(one_line(text))
