@@ -139,7 +139,7 @@ def main() -> None:
         lines = measured(pairs, options.pairs, folder)
         ours, plain = (np.asarray(Image.open(folder / f"{one}.png")) for one in ("ours", "plain"))
         same = f"The plain script writes the same mask: {(ours == plain).mean():.3%} of the pixels have the same class"
-        same += " (Pillow rounds a few resized pixels the other way)." if (ours != plain).any() else "."
+        same += " (Pillow rounds resized pixels one level the other way)." if (ours != plain).any() else "."
         print(same)
         if options.markdown:
             page = ["# What a command costs", "", (__doc__ or "").split("\n\n")[1].rstrip(":") + ".", ""]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from trtpost.cuda import driver
 from trtpost.errors import TrtpostError
 from trtpost.gpu_setup import needs, satisfy
 
@@ -12,18 +13,19 @@ def main() -> None:
     """Print a line for each thing that is done or cannot be."""
     missing = needs()
     if missing is None:
+        if driver() is not None:
+            print("== the NVIDIA driver sees no GPU (CUDA_VISIBLE_DEVICES may hide it): going on with the CPU")
         return
     print(f"== {missing.gpu.name}, compute capability {missing.gpu.compute_capability}, CUDA {missing.cuda}")
     for sentence in missing.by_hand:
         print(f"   {sentence}")
     try:
         satisfy(missing, lambda line: print(f"   {line}", flush=True))
-    except TrtpostError as error:
+    except (TrtpostError, OSError) as error:
         print(f"   {error}", file=sys.stderr)
         print("   going on with the CPU; once that is mended: trtpost doctor --fix", file=sys.stderr)
     else:
-        ready = not missing.by_hand
-        print(f"   {'plans run on this GPU' if ready else 'until then everything runs on the CPU'}")
+        print(f"   {'going on with the CPU' if missing.by_hand else 'plans run on this GPU'}")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from PIL import Image
 
 from trtpost.builder import _request, build
 from trtpost.bundle import load_bundle
+from trtpost.cuda import Device, Driver
 from trtpost.errors import BackendError, MissingPackageError, ModelError, PrecisionError, SpecError
 from trtpost.graph.model import set_metadata
 from trtpost.options import BuildOptions
@@ -285,6 +286,46 @@ def test_a_timing_cache_does_not_decide_the_bundle():
     }
     assert len(requests) == 1
     assert _request("hash", BuildOptions(flavour="tensorrt", workspace=64), "tensorrt", (), "") not in requests
+
+
+@pytest.fixture
+def on_a_gpu(monkeypatch):
+    """Says which GPU there is, and records for which ones a plan of TensorRT for RTX is built, which then fails."""
+    asked = []
+
+    def refuse(_graph, _profile, _flavour, settings, **_):
+        asked.append(settings.compute_capabilities)
+        raise BackendError("not here")
+
+    def on(capability):
+        driver = Driver("13.0", (Device("Some GPU", capability, 8 << 30),))
+        monkeypatch.setattr("trtpost.cuda.driver", lambda: driver)
+        return asked
+
+    monkeypatch.setattr("trtpost.builder.build_plan", refuse)
+    monkeypatch.setattr("trtpost.backends.tensorrt.flavour.check_builder", lambda *_: None)
+    monkeypatch.setattr("trtpost.backends.tensorrt.flavour.builder_here", lambda: ("tensorrt_rtx", ""))
+    return on
+
+
+def test_a_plan_is_for_the_gpu_of_this_machine(tmp_path, source, on_a_gpu):
+    """TensorRT for RTX leaves 7.5 out unless it is asked for."""
+    asked = on_a_gpu("7.5")
+    requests = {build(source, tmp_path / "a.trtpost").passport.request}
+    on_a_gpu("8.9")
+    requests.add(build(source, tmp_path / "a.trtpost").passport.request)
+    assert asked == [("7.5",), ()]
+    assert len(requests) == 2
+
+
+def test_a_plan_for_other_gpus_is_said_before_it_is_built(tmp_path, source, on_a_gpu):
+    on_a_gpu("9.0")
+    ears = Ears()
+    build(source, tmp_path / "a.trtpost", progress=ears)
+    assert ears.warned[0].startswith(
+        "the plan is for other GPUs than this machine's, where the CPU goes on: TensorRT for"
+    )
+    assert "-m pip install tensorrt-cu13 --extra-index-url https://pypi.nvidia.com" in ears.warned[0]
 
 
 def test_a_plan_of_another_precision_is_never_only_a_warning(tmp_path, source, monkeypatch):

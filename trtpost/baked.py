@@ -18,7 +18,7 @@ DOMAIN = "trtpost"
 
 NODE = "ArgMaxResize"
 
-MAX_NODES = 1 << 15
+MAX_NODES = 1 << 17
 """Libraries expand functions, and thirty that call the one before twice are a file of some kilobytes."""
 
 MAX_DEPTH = 100
@@ -217,7 +217,8 @@ def check_calls(functions: dict[Call, list[Call]], graph: list[Call], name: str)
     if (depth := max(depths.values(), default=0)) > MAX_DEPTH:
         raise ModelError(f"{name}: its functions call each other {depth} deep; more than {MAX_DEPTH} are not taken")
     if (total := sum(counts.get(call, 1) for call in graph)) > MAX_NODES:
-        raise ModelError(f"{name}: its functions expand to {total:.2g} nodes; more than {MAX_NODES} are not taken")
+        what = f"its functions expand to {total:.2g} nodes" if total > len(graph) else f"it has {total} nodes"
+        raise ModelError(f"{name}: {what}; more than {MAX_NODES} are not taken")
 
 
 def _values(given: Iterable[memoryview]) -> dict[str, Value]:

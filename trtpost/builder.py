@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from trtpost import __version__, agreement
+from trtpost import __version__, agreement, cuda
 from trtpost.backends.tensorrt import flavour as flavours
 from trtpost.backends.tensorrt.build import Profile, build_plan
 from trtpost.bundle import (
@@ -117,14 +117,15 @@ def build(
     source_hash = content_of(source, kind)
     if kind == "onnx" and options.signature is not None:
         raise SpecError("--signature is for SavedModels; an ONNX model has none")
-    beside = _labels_file(source, options)
-    request = _request(source_hash, options, flavour, photos, sha256(beside) if beside else "")
+    options, wants_plan = _for_this_machine(flavour, options), options.wants_plan
+    labels_hash = sha256(beside) if (beside := _labels_file(source, options)) else ""
+    request = _request(source_hash, options, flavour, photos, labels_hash)
     if not force and (current := _up_to_date(path, request, flavour)) is not None:
         with progress.step("bundle") as step:
             step.result = f"{path} is up to date: nothing to do"
         return current
     if flavour in flavours.FLAVOURS:  # loads a large library, so only where there is something to build
-        flavours.check_builder(flavour, options.settings)
+        _check_builder(flavour, options, progress)
 
     loaded, baked, passport = _baked(source, kind, options, progress)
     passport = replace(passport, request=request, source_sha256=source_hash)
@@ -138,7 +139,7 @@ def build(
         try:
             plan, passport = _planned(baked, passport, flavour, options, progress)
         except BackendError as error:
-            if options.wants_plan or isinstance(error, PrecisionError):
+            if wants_plan or isinstance(error, PrecisionError):
                 raise
             progress.warn(f"no engine.plan, the bundle holds the portable engine alone: {error}")
     with progress.step("bundle") as step:
@@ -147,6 +148,20 @@ def build(
         bundle = write_bundle(path, result, plan, passport)
         step.result = str(path)
     return bundle
+
+
+def _for_this_machine(flavour: str | None, options: BuildOptions) -> BuildOptions:
+    """The options with which the plan runs on the GPU of this machine, where there is one that it can be made for."""
+    capabilities = flavours.capabilities_here(flavour, options.compute_capabilities)
+    return replace(options, compute_capabilities=capabilities)
+
+
+def _check_builder(flavour: str, options: BuildOptions, progress: Progress) -> None:
+    """Refuse what cannot be built here, and say what will not run here, unless somebody has chosen the GPUs."""
+    flavours.check_builder(flavour, options.settings)
+    driver = cuda.driver() if flavour == "tensorrt_rtx" and not options.compute_capabilities else None
+    if driver and driver.devices and (other := flavours.beyond_rtx(driver)):
+        progress.warn(f"the plan is for other GPUs than this machine's, where the CPU goes on: {other}")
 
 
 @dataclass(frozen=True)

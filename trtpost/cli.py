@@ -690,8 +690,11 @@ def doctor(
 ) -> None:
     """Show what is installed, which GPU there is, and what build and infer would use here."""
     from trtpost.doctor import examine
+    from trtpost.errors import SpecError
     from trtpost.report import findings_json, findings_table
 
+    if yes and not fix:
+        raise SpecError("--yes answers what --fix asks, and does nothing alone: give both, or leave it out")
     if fix:
         _fix(yes=yes)
         return
@@ -704,12 +707,16 @@ def doctor(
 
 def _fix(*, yes: bool) -> None:
     """Install what the GPU needs, once the user agrees."""
+    from trtpost.cuda import driver
     from trtpost.errors import SpecError
     from trtpost.gpu_setup import needs, satisfy
 
     missing = needs()
     if missing is None:
-        _say("there is no NVIDIA GPU on this machine, so there is nothing to fix")
+        why = "there is no NVIDIA driver on this machine"
+        if driver() is not None:
+            why = "the NVIDIA driver sees no GPU (CUDA_VISIBLE_DEVICES may hide it)"
+        _say(f"{why}, so there is nothing to fix")
         return
     _say(f"{missing.gpu.name}, compute capability {missing.gpu.compute_capability}, CUDA {missing.cuda}")
     for sentence in missing.by_hand:

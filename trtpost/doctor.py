@@ -26,15 +26,24 @@ def examine() -> list[Finding]:
     from trtpost import __version__
 
     driver = cuda.driver()
+    there = "" if driver else " there"
     findings = [
         Finding("trtpost", f"{__version__} on Python {platform.python_version()}, {platform.platform()}", True),
         _package("onnxruntime", "runs the baked graph on the CPU", "pip install onnxruntime"),
         _kernel(),
         _package("tensorflow", "converts TensorFlow models", installation("tf")),
         _package("tf2onnx", "converts TensorFlow models", installation("tf")),
-        _package("tensorrt", "builds plans, on a machine with a GPU", f"{installation('tensorrt')} there"),
-        _package("tensorrt_rtx", "builds plans for RTX GPUs, with or without one", installation("rtx")),
-        _package("pycuda", "runs plans on the GPU", "trtpost doctor --fix, on a machine with an NVIDIA GPU"),
+        _package(
+            "tensorrt", "builds plans, on a machine with a GPU", f"{flavours.command_for('tensorrt', driver)}{there}"
+        ),
+        _package(
+            "tensorrt_rtx",
+            "builds plans for RTX GPUs, with or without one",
+            flavours.command_for("tensorrt_rtx", driver),
+        ),
+        _package(
+            "pycuda", "runs plans on the GPU", f"trtpost doctor --fix{there and ', on a machine with an NVIDIA GPU'}"
+        ),
     ]
     if driver is None:
         findings.append(Finding("GPU driver", "no NVIDIA driver on this machine", False))
@@ -68,10 +77,13 @@ def _infer() -> str:
     if machine.driver is None or not machine.driver.devices:
         return f"{on_cpu}: there is no NVIDIA GPU"
     missing = [] if machine.pycuda else ["pycuda"]
-    missing += [] if machine.versions else ["a TensorRT"]
+    versions = dict(machine.versions)
+    if flavours.beyond_rtx(machine.driver):
+        versions.pop("tensorrt_rtx", None)
+    missing += [] if versions else ["a TensorRT that knows it"]
     if missing:
         return f"{on_cpu}: for the GPU, {' and '.join(missing)} must be installed"
-    plans = " or ".join(f"{name} {version}" for name, version in machine.versions.items())
+    plans = " or ".join(f"{name} {version}" for name, version in versions.items())
     return f"plans that were built by {plans} for this GPU run on it; other bundles run in {on_cpu}"
 
 

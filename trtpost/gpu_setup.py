@@ -7,9 +7,11 @@ in wheels, and the driver's own library to link against.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tempfile
 import zipfile
@@ -18,19 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trtpost import cuda
+from trtpost.backends.tensorrt.flavour import beyond_rtx, command_for, cuda_of, newest_cuda, package_for, too_old
 from trtpost.errors import MissingPackageError, TrtpostError
-from trtpost.packages import installed_version, packages_of
-
-RTX_CAPABILITIES = ("7.5", "8.0", "8.6", "8.9", "12.0", "12.1")
-"""Compute capabilities of the GPUs that TensorRT for RTX knows (its support matrix)."""
-
-OLDEST_CUDA = 12
-"""Of the driver: TensorRT's packages are for CUDA 12 and 13."""
+from trtpost.packages import installed_version, packages_of, pip_here
 
 PYCUDA = "pycuda>=2026.1"
-
-NVIDIA_INDEX = "https://pypi.nvidia.com"
-"""Where the libraries of the full TensorRT are."""
 
 
 class SetupError(TrtpostError):
@@ -44,24 +38,29 @@ class Needs:
     Attributes:
         gpu: the GPU that plans run on.
         cuda: the newest CUDA version that its driver supports, such as `13.0`.
-        packages: TensorRT's, to be installed with pip; empty where one is there that knows this GPU, or none can be
-            had from the package index.
+        package: TensorRT's, to be installed with pip; None where one is there that knows this GPU, or none can be had
+            from the package index.
+        replaces: packages that have to go for it, because they are made for a newer driver.
         pycuda: True where it has to be compiled.
         by_hand: what only the user can do: a sentence each, with the command.
     """
 
     gpu: cuda.Device
     cuda: str
-    packages: tuple[str, ...]
+    package: str | None
+    replaces: tuple[str, ...]
     pycuda: bool
     by_hand: tuple[str, ...]
 
     @property
     def steps(self) -> tuple[str, ...]:
         """What `satisfy` would do, a line each."""
-        lines = [f"install {name} (TensorRT for RTX)" for name in self.packages]
+        lines = []
+        if self.package:
+            place = f" in place of {self.replaces[0]}, which needs a newer driver" if self.replaces else ""
+            lines.append(f"install {self.package} (TensorRT for RTX){place}")
         if self.pycuda:
-            lines.append(f"compile {PYCUDA.partition('>')[0]} from its sources, with header files of CUDA {self.cuda}")
+            lines.append(f"compile pycuda from its sources, with header files of CUDA {self.cuda}")
         return tuple(lines)
 
 
@@ -74,82 +73,139 @@ def needs(driver: cuda.Driver | None = None) -> Needs | None:
     driver = driver or cuda.driver()
     if driver is None or not driver.devices:
         return None
-    gpu, major = driver.devices[0], int(driver.cuda.split(".")[0])
-    if major < OLDEST_CUDA:
-        old = f"the driver supports CUDA {driver.cuda}, and TensorRT needs {OLDEST_CUDA} or later: update the driver"
-        return Needs(gpu, driver.cuda, (), False, (old,))
-    packages: tuple[str, ...] = ()
-    by_hand: tuple[str, ...] = ()
-    series = min(major, 13)
-    if gpu.compute_capability in RTX_CAPABILITIES:
-        there = {package.name.replace("_", "-") for package in packages_of("tensorrt_rtx")}
-        fits = "tensorrt-rtx-cu13" not in there or series >= 13
-        if installed_version("tensorrt") is None and not (there and fits):
-            packages = (f"tensorrt-rtx-cu{series}",)
-    elif installed_version("tensorrt") is None:
-        by_hand = (
-            f"TensorRT for RTX does not know compute capability {gpu.compute_capability}; the full TensorRT does: "
-            f"{shown_python()} -m pip install tensorrt-cu{series} --extra-index-url {NVIDIA_INDEX}",
-        )
-    return Needs(gpu, driver.cuda, packages, installed_version("pycuda") is None, by_hand)
+    gpu = driver.devices[0]
+    if old := too_old(driver):
+        return Needs(gpu, driver.cuda, None, (), False, (old,))
+    package: str | None = None
+    replaces: tuple[str, ...] = ()
+    by_hand: list[str] = []
+    full = installed_version("tensorrt")
+    if full is not None:
+        if (made_for := cuda_of("tensorrt")) > newest_cuda(driver):
+            there = " ".join(_installed("tensorrt"))
+            by_hand.append(
+                f"tensorrt {full} is made for CUDA {made_for}, and the driver supports CUDA {driver.cuda}: update the "
+                f"driver, or take the other one: {pip_here()} uninstall {there}, then {command_for('tensorrt', driver)}"
+            )
+    elif other := beyond_rtx(driver):
+        by_hand.append(other)
+    elif installed_version("tensorrt_rtx") is None or cuda_of("tensorrt_rtx") > newest_cuda(driver):
+        package, replaces = package_for("tensorrt_rtx", driver), _installed("tensorrt_rtx")
+    pycuda = installed_version("pycuda") is None or pycuda_fault() is not None
+    if pycuda and sys.platform != "linux":
+        pycuda = False
+        by_hand.append("pycuda is compiled here on Linux only: install the CUDA toolkit, then pip install pycuda")
+    return Needs(gpu, driver.cuda, package, replaces, pycuda, tuple(by_hand))
+
+
+def _installed(module: str) -> tuple[str, ...]:
+    """The packages that a flavour consists of, as they are called."""
+    names = [package.name.replace("_", "-") for package in packages_of(module)]
+    return tuple(f"{name}{part}" for part in ("", "-bindings", "-libs") for name in names)
 
 
 def satisfy(missing: Needs, tell: Callable[[str], None]) -> None:
-    """Install what is missing into the environment that runs this; what is installed already stays.
+    """Install what is missing into the environment that runs this; what is installed already and runs here stays.
 
     Args:
         missing: as `needs` gives it.
         tell: takes a line on each step before it begins.
 
     Raises:
+        MissingPackageError: there is no C++ compiler, or Python has no header files.
         SetupError: a step failed; nothing of that step is left.
     """
-    if missing.packages:
-        tell(f"installing {', '.join(missing.packages)}")
-        pip("install", *missing.packages)
     if missing.pycuda:
-        tell("compiling pycuda (a minute or two)")
-        install_pycuda(missing.cuda)
+        check_compiler()
+    if missing.package:
+        tell(f"installing {missing.package}")
+        with tempfile.TemporaryDirectory(prefix="trtpost-") as folder:
+            # both have the same files, so one goes before the other comes, and not before that one is here whole
+            pip("wheel", "--wheel-dir", folder, missing.package, doing=f"fetching {missing.package}")
+            if missing.replaces:
+                pip("uninstall", "--yes", *missing.replaces, doing=f"removing {missing.replaces[0]}")
+            local = ("--no-index", "--find-links", folder)
+            pip("install", *local, missing.package, doing=f"installing {missing.package}")
+    if missing.pycuda:
+        library = driver_library()
+        tell(f"compiling pycuda with header files of CUDA {missing.cuda}, linked to {library} (a minute or two)")
+        install_pycuda(missing.cuda, library)
 
 
-def install_pycuda(version: str, library: Path | None = None, include: Path | None = None) -> None:
-    """Compile pycuda without a CUDA toolkit, and install it.
+def install_pycuda(version: str, library: Path, include: Path | None = None) -> None:
+    """Compile pycuda without a CUDA toolkit, install it, and see that it runs.
 
     Args:
         version: of CUDA, `MAJOR.MINOR`; header files of a newer one would ask for functions that the driver lacks.
-        library: the driver's library to link against; None: this machine's `libcuda.so.1`.
+        library: the driver's, to link against.
         include: folder with `cuda.h` and `cudaProfiler.h`; None fetches them.
 
     Raises:
-        MissingPackageError: there is no C++ compiler.
-        SetupError: pip or the compiler failed.
+        MissingPackageError: there is no C++ compiler, or Python has no header files.
+        SetupError: pip or the compiler failed, or what they made does not run.
     """
-    if shutil.which(os.environ.get("CXX", "g++")) is None:
-        raise MissingPackageError(
-            "pycuda is compiled here, and there is no C++ compiler: install g++ and Python's header files "
-            "(apt-get install g++ python3-dev)"
-        )
+    check_compiler()
     with tempfile.TemporaryDirectory(prefix="trtpost-") as name:
         folder = Path(name)
         root = folder / "cuda"
         (root / "lib64").mkdir(parents=True)
         # to link, a name without a version is wanted, which a driver without a toolkit does not have
-        (root / "lib64" / "libcuda.so").symlink_to(library or _driver_library())
+        (root / "lib64" / "libcuda.so").symlink_to(library)
         if include is None:
             fetch_headers(version, root / "include")
         else:
             (root / "include").symlink_to(include)
-        pip("download", "--no-deps", "--no-binary", "pycuda", "--dest", str(folder), PYCUDA)
+        arguments = ("--no-deps", "--no-binary", "pycuda", "--dest", str(folder), PYCUDA)
+        pip("download", *arguments, doing="fetching pycuda")
         (archive,) = folder.glob("pycuda-*.tar.gz")
         with tarfile.open(archive) as sources:
-            sources.extractall(folder, filter="data")
+            if hasattr(tarfile, "data_filter"):  # Python 3.10.12 and later
+                sources.extractall(folder, filter="data")
+            else:
+                sources.extractall(folder)
         (source,) = (path for path in folder.glob("pycuda-*") if path.is_dir())
         # What setup.py would otherwise look for in the user's home. No optimisation: it halves the time, and Python
         # objects are all that it handles.
         (source / "siteconf.py").write_text(
             f'CUDA_ROOT = "{root}"\nCUDA_ENABLE_CURAND = False\nCXXFLAGS = ["-O0", "-g0"]\n'
         )
-        pip("install", str(source))
+        pip("install", str(source), doing="compiling pycuda")
+    if fault := pycuda_fault(library):
+        pip("uninstall", "--yes", "pycuda", doing="removing pycuda again")
+        raise SetupError(f"pycuda was compiled but does not run on {library}, so it was removed again: {fault}")
+
+
+def check_compiler() -> None:
+    """What compiling takes is looked for before anything is fetched.
+
+    Raises:
+        MissingPackageError: it is not there.
+    """
+    if shutil.which(os.environ.get("CXX", "g++").split()[0]) is None:
+        raise MissingPackageError(
+            "pycuda is compiled here, and there is no C++ compiler: install g++ and Python's header files "
+            "(apt-get install g++ python3-dev)"
+        )
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    if not header.is_file():
+        raise MissingPackageError(
+            f"pycuda is compiled here, and Python's header files are not there ({header}): apt-get install python3-dev"
+        )
+
+
+def pycuda_fault(library: Path | None = None) -> str | None:
+    """Why the installed pycuda does not see the GPU, tried in a process of its own; None: it does.
+
+    Args:
+        library: the driver's, where it does not lie in the usual place.
+    """
+    load = f"import ctypes; ctypes.CDLL({str(library)!r}, mode=ctypes.RTLD_GLOBAL); " if library else ""
+    code = f"{load}import pycuda.driver as driver; driver.init(); driver.Device(0)"
+    done = _python("-c", code)
+    if done.returncode == 0:
+        return None
+    lines = done.stderr.strip().splitlines()
+    return lines[-1] if lines else f"it ended with status {done.returncode}"
 
 
 def fetch_headers(version: str, include: Path) -> None:
@@ -159,11 +215,12 @@ def fetch_headers(version: str, include: Path) -> None:
         SetupError: they cannot be had.
     """
     major, minor = (int(part) for part in version.split("."))
-    suffix = "" if major > 12 else f"-cu{major}"
-    wheels = (f"nvidia-cuda-runtime{suffix}>={major}.0,<{major}.{minor + 1}", f"nvidia-cuda-profiler-api{suffix}")
+    suffix, first = ("", 13) if major > 12 else (f"-cu{major}", major)  # since 13 the names have no version
+    wheels = (f"nvidia-cuda-runtime{suffix}>={first}.0,<{major}.{minor + 1}", f"nvidia-cuda-profiler-api{suffix}")
     include.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="trtpost-") as folder:
-        pip("download", "--no-deps", "--only-binary", ":all:", "--dest", folder, *wheels)
+        arguments = ("--no-deps", "--only-binary", ":all:", "--dest", folder, *wheels)
+        pip("download", *arguments, doing=f"fetching the header files of CUDA {version}")
         for wheel in Path(folder).glob("*.whl"):
             with zipfile.ZipFile(wheel) as archive:
                 for name in archive.namelist():
@@ -173,30 +230,37 @@ def fetch_headers(version: str, include: Path) -> None:
         raise SetupError(f"NVIDIA's wheels for CUDA {version} hold no {missing[0]}: install the CUDA toolkit instead")
 
 
-def pip(*arguments: str) -> None:
+def pip(*arguments: str, doing: str) -> None:
     """Run pip in this environment, silently.
 
+    Args:
+        arguments: of pip.
+        doing: what for, as the message begins where it fails.
+
     Raises:
-        SetupError: it failed; the message has its last line that says something.
+        SetupError: it failed; the message has the line of its output that says why.
     """
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode == 0:
-        return
-    lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-    said = next((line for line in lines if "error:" in line.lower()), lines[-1] if lines else "it says nothing")
-    raise SetupError(f"{shown_python()} -m pip {' '.join(arguments)} failed: {said[:300]}")
+    done = _python("-m", "pip", "--disable-pip-version-check", "--quiet", *arguments)
+    if done.returncode:
+        raise SetupError(f"{doing} failed: {said(done.stderr or done.stdout)[:300]}")
 
 
-def shown_python() -> str:
-    """The interpreter of this environment, as short as it can be written."""
-    try:
-        return str(Path(sys.executable).relative_to(Path.cwd()))
-    except ValueError:
-        return sys.executable
+def said(output: str) -> str:
+    """Of pip's output, where a compiler's may be within, the line that says why it failed."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    compilers = [line for line in lines if re.search(r"[^:\s]: (fatal )?error: |\bld: ", line)]
+    scripts = [line for line in lines if line.startswith("error: ") and "subprocess-exited" not in line]
+    pips = [line for line in lines if line.startswith("ERROR: ")]
+    return (compilers[:1] or scripts[:1] or pips[-1:] or lines[-1:] or ["it says nothing"])[0].removeprefix("ERROR: ")
 
 
-def _driver_library() -> Path:
+def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Another Python of this environment; not in the working folder, where a `pip.py` might lie."""
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=sys.prefix, capture_output=True, text=True, errors="replace", check=False)
+
+
+def driver_library() -> Path:
     """Where the driver's library lies, which has been loaded.
 
     Raises:
@@ -204,7 +268,7 @@ def _driver_library() -> Path:
     """
     cuda.driver()
     for line in Path("/proc/self/maps").read_text().splitlines():
-        place = line.partition("/")[1:]
-        if "libcuda.so" in place[-1]:
-            return Path("".join(place))
+        place = "".join(line.partition("/")[1:])
+        if Path(place).name.startswith("libcuda.so"):
+            return Path(place)
     raise SetupError("the driver's libcuda.so.1 cannot be found, against which pycuda is linked")

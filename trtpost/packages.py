@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 import sys
 from functools import cache
 from importlib.util import find_spec
@@ -81,6 +82,15 @@ def installation(extra: str) -> str:
     alone = [one for one in wanted if not one.marker.evaluate({"extra": ""})]  # type: ignore[union-attr]
     names = " ".join(f"'{one.name}{_in_brackets(one.extras)}{one.specifier}'" for one in alone)
     return f"pip install {names}{INDEXES.get(extra, '')}"
+
+
+def pip_here() -> str:
+    """How pip is called that installs into the environment which runs this, whichever the shell's is."""
+    try:
+        python = str(Path(sys.executable).relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        python = sys.executable
+    return f"{shlex.quote(python)} -m pip"
 
 
 _RIVALS = {"cv2": "opencv-python-headless"}

@@ -62,15 +62,24 @@ def backwards(count: int) -> onnx.ModelProto:
     return model(nodes[::-1], [])
 
 
+def unused(count: int) -> onnx.ModelProto:
+    """Nodes of one name whose results nobody takes."""
+    nodes = [helper.make_node("Relu", ["x"], [f"u{index}"], name="same") for index in range(count - 1)]
+    return model([*nodes, helper.make_node("Relu", ["x"], ["y"], name="same")], [])
+
+
 @pytest.mark.parametrize(
     ("made", "said"),
     [
         (lambda: calling(4000, 1), "4000 deep"),
         (lambda: calling(60, 2), "more than"),
         (lambda: calling(12, 2), "4096"),
+        (lambda: calling(16, 2), "65536"),
         (lambda: backwards(10_000), "10000"),
+        (lambda: unused(50_000), "50000"),
+        (lambda: unused(200_000), "it has 200000 nodes; more than 131072"),
     ],
-    ids=["chained", "doubling", "few doublings", "backwards"],
+    ids=["chained", "doubling", "few doublings", "many doublings", "backwards", "unused", "too many"],
 )
 def test_squares_are_none(tmp_path, made, said):
     """In a process that ends when it takes long."""

@@ -15,9 +15,13 @@ sys.path.insert(1, str(Path(__file__).parent))
 import control
 import prepare
 
+from trtpost import gpu_setup
+
 prepare.driver()
-if not prepare.pycuda_works():
-    raise pytest.UsageError("there is no pycuda: run `make test-standin`, or once `python tests/standin/prepare.py`")
+if fault := gpu_setup.pycuda_fault(prepare.LIBRARY):
+    raise pytest.UsageError(
+        f"there is no pycuda ({fault}): run `make test-standin`, or once `python tests/standin/prepare.py`"
+    )
 control.driver()
 
 

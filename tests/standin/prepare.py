@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 from trtpost import gpu_setup
@@ -62,20 +61,9 @@ def headers() -> None:
 
 def pycuda() -> None:
     """Install pycuda, compiled against the stand-in: a real driver serves the same extension as well."""
-    if pycuda_works():
-        return
-    print("== compiling pycuda (a minute or two)", flush=True)
-    gpu_setup.install_pycuda(CUDA, LIBRARY, INCLUDE)
-    if not pycuda_works():
-        raise SystemExit("pycuda is installed but does not run on the stand-in driver")
-
-
-def pycuda_works() -> bool:
-    code = (
-        f"import ctypes; ctypes.CDLL({str(LIBRARY)!r}, mode=ctypes.RTLD_GLOBAL); "
-        "import pycuda.driver as d; d.init(); assert d.Device.count()"
-    )
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+    if gpu_setup.pycuda_fault(LIBRARY) is not None:
+        print("== compiling pycuda (a minute or two)", flush=True)
+        gpu_setup.install_pycuda(CUDA, LIBRARY, INCLUDE)
 
 
 def _run(*command: str | Path) -> None:

@@ -110,7 +110,7 @@ def keep_computed(model: onnx.ModelProto, name: str) -> None:
         used = used_by(node)
         if node.op_type == "Identity" and used <= given:
             given.update(node.output)
-        elif used & (given | computed):
+        elif not (used.isdisjoint(given) and used.isdisjoint(computed)):  # a union would be made for every node
             computed.update(node.output)
     outputs = {value.name: value for value in graph.output if value.name in computed}  # some are named twice
     if not outputs:

@@ -120,7 +120,7 @@ def export_triton(
 def next_step(repository: Path, versions: Iterable[Path]) -> str:
     """What to do with a repository into which `versions` were written, for people."""
     ours = any((folder / "model.py").is_file() for folder in versions)
-    needs = "; the server's Python needs trtpost (pip install trtpost)" if ours else ""
+    needs = "; the server's Python needs trtpost as well" if ours else ""
     return f"serve it: tritonserver --model-repository {shlex.quote(str(repository.resolve()))}{needs}"
 
 

@@ -16,6 +16,17 @@ Counts counts;
 Settings settings = {
     .driver_version = 13000, .devices = 1, .major = 8, .minor = 9, .memory = 16ull << 30, .name = "Stand-in GPU"};
 
+// What kind of machine a program sees that no test speaks to: TRTPOST_STANDIN_GPU="9.0 12.4", compute capability and
+// CUDA version. Until the first reset.
+__attribute__((constructor)) static void read_environment(void) {
+    const char *text = getenv("TRTPOST_STANDIN_GPU");
+    int major, minor, cuda_major, cuda_minor;
+    if (!text || sscanf(text, "%d.%d %d.%d", &major, &minor, &cuda_major, &cuda_minor) != 4) return;
+    settings.major = major;
+    settings.minor = minor;
+    settings.driver_version = cuda_major * 1000 + cuda_minor * 10;
+}
+
 static int initialised;
 static CUresult lost;
 static struct {

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from dataclasses import dataclass
 from importlib.util import find_spec
 
 from trtpost import cuda
-from trtpost.backends.tensorrt.flavour import FLAVOURS
+from trtpost.backends.tensorrt.flavour import FLAVOURS, beyond_rtx, command_for, cuda_of, newest_cuda, too_old
 from trtpost.bundle import Bundle, Plan
-from trtpost.packages import installation, installed_version, packages_of
+from trtpost.packages import installed_version
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class Machine:
         driver: of the GPU; None: there is none.
         versions: of the TensorRT flavours that are installed, by module name. This and what follows only where there
             is a GPU.
-        cuda_major: CUDA version that each installed flavour was built with, where its package's name tells.
+        cuda_major: CUDA version that each installed flavour was built with; 0 where its package's name does not tell.
         pycuda: is it installed.
     """
 
@@ -37,12 +36,8 @@ def this_machine() -> Machine:
     if driver is None or not driver.devices:
         return Machine(driver, {}, {}, False)
     versions = {flavour: version for flavour in FLAVOURS if (version := installed_version(flavour)) is not None}
-    majors = {}
-    for flavour in versions:
-        for package in packages_of(flavour):
-            if found := re.search(r"cu(\d+)", package.name):
-                majors[flavour] = int(found.group(1))
-    return Machine(driver, versions, majors, find_spec("pycuda") is not None)
+    made_for = {flavour: cuda_of(flavour) for flavour in versions}
+    return Machine(driver, versions, made_for, find_spec("pycuda") is not None)
 
 
 def obstacle(bundle: Bundle, machine: Machine) -> str | None:
@@ -58,8 +53,13 @@ def obstacle(bundle: Bundle, machine: Machine) -> str | None:
     if not driver.devices:
         return "the NVIDIA driver sees no GPU (CUDA_VISIBLE_DEVICES may hide it)"
     gpu, again = driver.devices[0], _rebuild(bundle, plan.flavour)
+    if old := too_old(driver):
+        return old
+    if plan.flavour == "tensorrt_rtx" and (other := beyond_rtx(driver)):
+        again = _rebuild(bundle, "tensorrt")
+        return f"{other}; then {again}" if "tensorrt" not in machine.versions else f"{_elsewhere(plan, gpu)}: {again}"
     if plan.flavour not in machine.versions:
-        command = installation(FLAVOURS[plan.flavour])
+        command = command_for(plan.flavour, driver)
         return f"the plan needs {plan.flavour} {plan.version}, which is not installed: {command}"
     installed = machine.versions[plan.flavour]
     if installed != plan.version:
@@ -68,15 +68,12 @@ def obstacle(bundle: Bundle, machine: Machine) -> str | None:
             f"but {installed} is installed here: {again}"
         )
     if not _runs_on(plan, gpu.compute_capability):
-        return (
-            f"the plan is for compute capability {', '.join(plan.target)}, but {gpu.name} has "
-            f"{gpu.compute_capability}: {again}"
-        )
+        return f"{_elsewhere(plan, gpu)}: {again}"
     needed = machine.cuda_major.get(plan.flavour, 0)
-    if int(driver.cuda.split(".")[0]) < needed:
+    if newest_cuda(driver) < needed:
         return (
             f"the driver supports CUDA {driver.cuda}, but {plan.flavour} {installed} needs CUDA {needed}: "
-            "update the NVIDIA driver"
+            "update the NVIDIA driver, or see what trtpost doctor --fix would do"
         )
     if not machine.pycuda:
         return "plans are run by pycuda, which is not installed: trtpost doctor --fix compiles it"
@@ -91,6 +88,10 @@ def _runs_on(plan: Plan, capability: str) -> bool:
     if plan.flavour == "tensorrt_rtx":
         return major >= 12 and "12.0" in plan.target  # what is built for 12.0 is compiled for newer ones at load
     return plan.hardware_compatibility == "ampere+" and major >= 8
+
+
+def _elsewhere(plan: Plan, gpu: cuda.Device) -> str:
+    return f"the plan is for compute capability {', '.join(plan.target)}, but {gpu.name} has {gpu.compute_capability}"
 
 
 def _rebuild(bundle: Bundle, flavour: str) -> str:
