@@ -30,7 +30,7 @@ def sentence(error: Any) -> str:
         commands = getattr(context.command, "commands", {}) if context else {}
         message = f"there is no command '{found[1]}'{_near(found[1], commands)}"
     elif found := re.match(r"Missing argument '(.*?)'", message):
-        message = f"{found[1]} is missing"
+        message = f"{found[1].strip('.').lower()} is missing"  # some versions write MODEL, or IMAGES...
     elif found := re.fullmatch(r"Invalid value for (.+?): (.+)", message, re.DOTALL):
         message = f"{_first(found[1])}: {found[2]}"
     return f"{message}; `{command} --help` shows what there is"
