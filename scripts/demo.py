@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from rich.console import Console
 
 ROOT = Path(os.path.relpath(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str((ROOT / "models").resolve()))
@@ -27,6 +26,7 @@ from trtpost.console import ConsoleProgress  # noqa: E402
 from trtpost.image import write_picture  # noqa: E402
 from trtpost.report import timing_table  # noqa: E402
 from trtpost.segment import Result  # noqa: E402
+from trtpost.terminal import PlainConsole  # noqa: E402
 from trtpost.timing import Stopwatch, Timing  # noqa: E402
 
 MODELS, OUTPUT = ROOT / "models", ROOT / "demo"
@@ -35,7 +35,7 @@ SCENE_SEED, SCENE_SIZE = 42, (3024, 4032)
 
 def main() -> int:
     """Run the demo; returns the exit status."""
-    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    console = PlainConsole(width=None if sys.stdout.isatty() else 160)
     progress = ConsoleProgress(console)
     OUTPUT.mkdir(exist_ok=True)
     try:
@@ -62,7 +62,7 @@ def main() -> int:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     console.print()
-    console.print(timing_table([("portrait", portrait.timing), *street]))
+    console.show(timing_table([("portrait", portrait.timing), *street]))
     console.print(f"\nLook at the pictures in {OUTPUT}/:")
     for picture in sorted(OUTPUT.glob("*.png")):
         with Image.open(picture) as image:
@@ -70,7 +70,7 @@ def main() -> int:
     return 0
 
 
-def _street(console: Console) -> tuple[Path, NDArray[np.uint8]]:
+def _street(console: PlainConsole) -> tuple[Path, NDArray[np.uint8]]:
     """The drawn photo as a JPEG file, and its labels; drawn once."""
     photo, labels = OUTPUT / "street.jpg", OUTPUT / "street.labels.npy"
     if not (photo.is_file() and labels.is_file()):
@@ -82,7 +82,7 @@ def _street(console: Console) -> tuple[Path, NDArray[np.uint8]]:
     return photo, known
 
 
-def _segment(segmenter: Segmenter, photo: Path, name: str, console: Console) -> Result:
+def _segment(segmenter: Segmenter, photo: Path, name: str, console: PlainConsole) -> Result:
     """Mask and overlay of a photo, written to the demo's folder."""
     console.print(f"run     {name} on {segmenter.engine}", soft_wrap=True)
     if segmenter.note:

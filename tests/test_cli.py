@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -148,6 +149,8 @@ def test_inspect_and_doctor(place):
         ("build net.onnx --logits logit", "did you mean 'logits'"),
         ("build net.onnx --size image --match pil", "float64 index tables"),
         ("build net.onnx --size 10", "size must be 'runtime', 'image' or HxW"),
+        ("build net.onnx --size imge", "not 'imge'; did you mean image?"),
+        ("build net.onnx --normalize imagnet", "not 'imagnet'; did you mean imagenet?"),
         ("build net.onnx --labels a.png", "a.png is not a text file"),
         ("build net.onnx -o text.onnx/b.trtpost", "cannot write the engine bundle"),
         ("convert net.onnx", "is an ONNX model already"),
@@ -165,6 +168,14 @@ def test_inspect_and_doctor(place):
         ),
         ("infer http://example.org/a.jpg", "http://example.org/a.jpg is an address, not a file: download it first"),
         ("infer s3://bucket/a.jpg", "see trtpost.ray for photos in object stores"),
+        ("infer http://example.org/a.jpg?size=1", "http://example.org/a.jpg?size=1 is an address, not a file"),
+        ("infer a.png -o s3://bucket/masks", "--output s3://bucket/masks is an address, not a file: write to this"),
+        ("build net.onnx -o s3://bucket/net", "--output s3://bucket/net is an address"),
+        ("infer a.png -e https://example.org/net.trtpost", "engine bundle https://example.org/net.trtpost is an addr"),
+        ("export onnx https://example.org/net.trtpost", "engine bundle https://example.org/net.trtpost is an address"),
+        ("verify --against net.onnx --images s3://bucket/a", "--images s3://bucket/a is an address, not a file"),
+        ("verify --against net.onnx --images . --labels s3://b/a", "--labels s3://b/a is an address, not a file"),
+        ("verify --against net.onnx --images . --html s3://b/a.html", "--html s3://b/a.html is an address, not a file"),
         ("infer *.tiff", "nothing matches *.tiff"),
         ("infer a.png b.jpg -o -", "-o - writes one mask to stdout, and there are 2 photos"),
         ("infer a.png -o - --overlay --json", "leave --overlay, --json out"),
@@ -226,7 +237,10 @@ def test_bad_input_is_one_sentence_and_exit_code_1(place, arguments, says):
         ("frobnicate", "there is no command 'frobnicate'; `trtpost --help`"),
         ("bild net.onnx", "there is no command 'bild'; did you mean build?"),
         ("bench pots", "there is no command 'pots'; did you mean post?; `trtpost bench --help`"),
-        ("infer a.png --repeat 0", "--repeat: "),
+        ("infer a.png --repeat 0", "--repeat"),
+        ("infer a.png --repeat often", "valid integer"),
+        ("infer a.png -o", "-o needs a value"),
+        ("build net.onnx again", "there is more than it takes: again"),
         ("infer a.png --mask grey", "--mask must be one of palette, packed, gray, not 'grey'; did you mean gray?"),
         ("build net.onnx --fast", "there is no option --fast"),
         ("build net.onnx --resiz nearest", "there is no option --resiz; did you mean --resize?"),
@@ -245,17 +259,39 @@ def test_wrong_usage_is_one_sentence_and_exit_code_2(tmp_path, arguments, says, 
     assert says in errors
 
 
-@pytest.mark.parametrize("columns", [40, 80, 200])
+@pytest.mark.parametrize("columns", [80, 200])
 def test_help_names_choices_and_panels(columns, command_line, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     status, output, _ = command_line("build", "--help", cwd=tmp_path)
     assert status == 0
+    assert "\u2026" not in output
     for panel in ("What decides a pixel", "The plan", "Precision", "TensorRT's builder"):
         assert panel in output
     for choices in ("nearest|bilinear", "fp32|fp16|bf16|int8", "none|ampere+|same"):
         assert re.search(rf"[<\[]{re.escape(choices)}[>\]]", output) or columns < 200
     assert max(map(len, output.splitlines())) <= columns
     assert "\x1b" not in output
+
+
+@pytest.mark.parametrize("command", [("build",), ("infer",), ("verify",), ("export", "triton")])
+@pytest.mark.parametrize("columns", [40, 60, 79])
+def test_help_cuts_no_name_where_the_terminal_is_narrow(place, command, columns):
+    """Nor what an option may be; that takes a process, as the help's form is chosen once."""
+    texts = [
+        subprocess.run(
+            [sys.executable, "-m", "trtpost", *command, "--help"],
+            cwd=place,
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "COLUMNS": str(width)},
+        ).stdout
+        for width in (columns, 300)
+    ]
+    narrow, wide = (set(re.findall(r"--[a-z][a-z-]+|[a-z0-9_+]+(?:\|[a-z0-9_+]+)+", text)) for text in texts)
+    assert len(wide) > 5
+    assert narrow >= wide
+    assert "\u2026" not in texts[0]
 
 
 @pytest.mark.parametrize(
@@ -272,6 +308,7 @@ def test_help_and_tables_in_any_environment(place, environment):
         )
         assert done.returncode == 0, done.stderr
         assert b"\x1b" not in done.stdout
+        assert b"\\u" not in done.stdout  # a mark that the terminal lacks
         done.stdout.decode("ascii" if "PYTHONIOENCODING" in environment else "utf-8")
 
 
@@ -287,6 +324,39 @@ def test_commands_to_copy_are_never_cut(place):
         env={**os.environ, "COLUMNS": "40"},
     )
     assert done.stdout.splitlines()[-1].endswith(f"run it: trtpost infer PHOTO --engine {long.name}")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="terminals of another kind")
+@pytest.mark.parametrize(
+    "arguments", ["infer a.png", "infer a.png b.jpg --repeat 2", "doctor", "verify --against net.onnx --images ."]
+)
+def test_a_narrow_terminal_cuts_nothing(place, arguments):
+    """Not the numbers in a table, and no command within a line: it shows the words that a pipe gets."""
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    command = [sys.executable, "-m", "trtpost", *arguments.split()]
+    environment = {**os.environ, "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "40"}
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
+    with subprocess.Popen(command, cwd=place, stdout=theirs, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # of a terminal whose other end is closed
+            while piece := os.read(ours, 1 << 16):
+                shown += piece
+    os.close(ours)
+    assert process.returncode == 0, shown
+    piped = subprocess.run(command, cwd=place, capture_output=True, text=True, check=True).stdout
+    text = re.sub(r"\x1b\[[0-9;]*m", "", shown.decode())
+    assert "\u2026" not in text
+    numbers = re.compile(r"\d+\.\d+")
+    assert len(numbers.findall(text)) == len(numbers.findall(piped)) > 2
+    if arguments == "doctor":
+        assert text.split() == piped.split()
+        assert len(text.splitlines()) == len(piped.splitlines())
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

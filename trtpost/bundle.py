@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
 from trtpost.baked import INT32, UINT8, Baked, Value
 from trtpost.choices import Compatibility, Place
 from trtpost.errors import BundleError, ModelError, SpecError, reason
-from trtpost.files import entries_under, existing_file, in_a_circle, open_regular, write_whole
+from trtpost.files import entries_under, existing_file, in_a_circle, open_regular, refuse_address, write_whole
 from trtpost.folders import read_steadily, write_folder
 from trtpost.letterbox import Region
 from trtpost.located import Located
@@ -356,6 +356,7 @@ def _read(path: Path, *, plan: Plans) -> Contents:
         if in_a_circle(path):
             raise BundleError(f"engine bundle {path} is a link in a circle")
         if not path.exists():
+            refuse_address(path, "engine bundle", BundleError)
             raise BundleError(f"no such engine bundle: {path}; build one with `trtpost build MODEL`")
     except (OSError, ValueError) as error:
         raise BundleError(f"engine bundle {path} cannot be read: {reason(error)}") from None

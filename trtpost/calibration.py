@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from trtpost.bundle import sha256
 from trtpost.errors import ImageError, SpecError
+from trtpost.files import refuse_address
 from trtpost.image import read_photo
 from trtpost.photos import is_folder, photos_under
 from trtpost.pixels import pixels_of
@@ -28,6 +29,7 @@ def photos_in(folder: Path, flag: str = "--calibration") -> tuple[Path, ...]:
         SpecError: it is missing or no folder, or holds no photo that can be read.
     """
     if not is_folder(folder):
+        refuse_address(folder, flag, SpecError)
         raise SpecError(f"{flag} {folder} is not a folder: give one with photos as the network will see them")
     photos = tuple(photos_under(folder, nested=False))
     if not photos:

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from trtpost.choices import Backend, Compatibility, Encoding, Flavour, Form, Lowering, Pattern, Place
 from trtpost.spec import Channels, Ending, Fit, Layout, Match, Precision, Resize
 
+# in less than this the boxes of the panels leave names of options no room, and cut them
+_MARKUP: Literal["rich"] | None = "rich" if shutil.get_terminal_size().columns >= 80 else None
+
 app = typer.Typer(
     help="Segmentation masks at the photo's resolution: ArgMax and Resize inside the engine.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=_MARKUP,
 )
-bench = typer.Typer(help="Measure: everybody in one process, in turn.", no_args_is_help=True, rich_markup_mode="rich")
+bench = typer.Typer(help="Measure: everybody in one process, in turn.", no_args_is_help=True, rich_markup_mode=_MARKUP)
 app.add_typer(bench, name="bench")
-export = typer.Typer(help="Take a bundle to other servers and runtimes.", no_args_is_help=True, rich_markup_mode="rich")
+export = typer.Typer(
+    help="Take a bundle to other servers and runtimes.", no_args_is_help=True, rich_markup_mode=_MARKUP
+)
 app.add_typer(export, name="export")
 
 PIXEL, MODEL = "What decides a pixel", "The model"
@@ -43,6 +49,16 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _written(path: Path | None) -> Path | None:
+    """A target, which is a file or folder of this machine."""
+    from trtpost.errors import SpecError
+    from trtpost.files import refuse_address
+
+    if path is not None:
+        refuse_address(path, "--output", SpecError, written=True)
+    return path
+
+
 @app.callback()
 def options(
     version: Annotated[
@@ -58,7 +74,8 @@ def convert(
         Path, typer.Argument(help="SavedModel folder, .keras, .h5, frozen .pb or .tflite", readable=False)
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="ONNX file to write", show_default="MODEL.onnx")
+        Path | None,
+        typer.Option("--output", "-o", callback=_written, help="ONNX file to write", show_default="MODEL.onnx"),
     ] = None,
     signature: Annotated[str | None, typer.Option(help="of a SavedModel that has several")] = None,
     input_size: Annotated[str | None, typer.Option(help="HxW, for a network whose own is dynamic")] = None,
@@ -85,7 +102,8 @@ def convert(
 def build(
     model: Annotated[Path, typer.Argument(help="model in any TensorFlow format, or ONNX", readable=False)],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="bundle to write", show_default="MODEL.trtpost")
+        Path | None,
+        typer.Option("--output", "-o", callback=_written, help="bundle to write", show_default="MODEL.trtpost"),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="build even if nothing has changed")] = False,
     normalize: Annotated[
@@ -263,7 +281,7 @@ def infer(
         Path | None, typer.Option("--engine", "-e", help="bundle", show_default="the newest one here")
     ] = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="folder; for one photo NAME.png, or - for stdout")
+        Path, typer.Option("--output", "-o", callback=_written, help="folder; for one photo NAME.png, or - for stdout")
     ] = Path(),
     mask: Annotated[
         Encoding,
@@ -381,9 +399,9 @@ def _show_outcomes(
         listed = len(outcomes) <= inference.LISTED
         rows = inference.timing_rows(outcomes)
         if rows:
-            _console().print(report.timing_table(rows))
+            _console().show(report.timing_table(rows))
         if layers:
-            _console().print(report.layer_table(layers))
+            _console().show(report.layer_table(layers))
         for one in outcomes:
             if one.error is not None:
                 print(f"trtpost: {one_line(one.error)}", file=sys.stderr)
@@ -499,7 +517,7 @@ def verify(
         if as_json:
             print(orders_to_json(found))
         else:
-            _console().print(report.orders_table(found))
+            _console().show(report.orders_table(found))
         return
     opened = load_bundle(bundle or newest_bundle(Path()))
     replaced = Replaced(
@@ -533,7 +551,7 @@ def verify(
     if as_json:
         print(report_to_json(result))
     else:
-        _console().print(report.verify_tables(result), soft_wrap=True)
+        _console().show(report.verify_tables(result))
         if html:
             _say(f"report    {html}")
     if not result.passed:
@@ -635,7 +653,10 @@ def pipeline(
 def triton(
     bundle: Annotated[Path, typer.Argument(help="bundle", readable=False)],
     repository: Annotated[
-        Path, typer.Option("--output", "-o", help="model repository: made, or given a new version of the model")
+        Path,
+        typer.Option(
+            "--output", "-o", callback=_written, help="model repository: made, or given a new version of the model"
+        ),
     ],
     name: Annotated[str | None, typer.Option(help="of the model", show_default="the bundle's")] = None,
     form: Annotated[
@@ -672,7 +693,8 @@ def triton(
 def export_onnx(
     bundle: Annotated[Path, typer.Argument(help="bundle, or a baked .onnx", readable=False)],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="file to write", show_default="NAME.inlined.onnx")
+        Path | None,
+        typer.Option("--output", "-o", callback=_written, help="file to write", show_default="NAME.inlined.onnx"),
     ] = None,
 ) -> None:
     """Write the graph in standard ops alone, for OpenVINO, OpenCV and others that know no functions."""
@@ -702,7 +724,8 @@ def doctor(
     if as_json:
         print(findings_json(findings))
     else:
-        _console().print(findings_table(findings))
+        console = _console()
+        console.show(findings_table(findings, ascii_only=console.options.ascii_only))
 
 
 def _fix(*, yes: bool) -> None:
@@ -753,7 +776,7 @@ def _show(result: Any, grids: Any, titles: tuple[str, str], plots: Any, html: Pa
     if as_json:
         print(tables.to_json(result))
         return
-    _console().print(tables.shown(grids))
+    _console().show(tables.shown(grids))
     if html:
         _say(f"page {html}")
 

@@ -18,6 +18,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bar
 from rich.progress_bar import ProgressBar
+from rich.table import Column
 from rich.text import Text
 
 from trtpost.errors import one_line
@@ -75,7 +76,7 @@ class _Speed(ProgressColumn):
     """How many a second, over what was done lately."""
 
     def __init__(self, unit: str) -> None:
-        super().__init__()
+        super().__init__(Column(no_wrap=True))  # the bar is what may be shorter
         self._unit = unit
 
     def render(self, task: Task) -> RenderableType:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -68,6 +69,14 @@ def printable(text: str) -> str:
 def one_line(text: str) -> str:
     """Text for a line of a terminal: what is no character to see becomes its escape, such as a file name's newline."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """What may have been meant, to be added to a sentence; empty where nothing known is like it."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(given, list(known), 1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def reason(error: BaseException) -> str:

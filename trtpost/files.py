@@ -95,7 +95,8 @@ def existing_file(path: Path, kind: str, error: type[TrtpostError]) -> Path:
         if in_a_circle(path):
             raise error(f"{kind} {path} is a link in a circle")
         if not path.exists():
-            raise error(_missing(path, kind))
+            refuse_address(path, kind, error, photos=kind == "image")
+            raise error(f"no such {kind}: {path}{', a link to what is not there' if path.is_symlink() else ''}")
         if path.is_dir():
             raise error(f"{path} is a folder, not {article} {kind}: name files in it")
         if not path.is_file():
@@ -107,13 +108,28 @@ def existing_file(path: Path, kind: str, error: type[TrtpostError]) -> Path:
     return path
 
 
-def _missing(path: Path, kind: str) -> str:
-    """A sentence on a file that is not there, which may be an address; a `Path` keeps one of the slashes of `://`."""
-    if found := re.match(r"([a-zA-Z][a-zA-Z0-9+.-]+):/(?!$)", path.as_posix()):
-        address = f"{found[1]}:/{path.as_posix()[found.end() - 1 :]}"
-        archives = ", or see trtpost.ray for photos in object stores" if kind == "image" else ""
-        return f"{kind} {address} is an address, not a file: download it first{archives}"
-    return f"no such {kind}: {path}{', a link to what is not there' if path.is_symlink() else ''}"
+def refuse_address(
+    path: Path, what: str, error: type[TrtpostError], *, photos: bool = False, written: bool = False
+) -> None:
+    """Refuse what is meant as an address, such as `s3://bucket/photos`; of its slashes a `Path` keeps one.
+
+    Args:
+        path: as it was given; below a folder that is called like the scheme, it is a path.
+        what: it is for, at the beginning of the sentence.
+        error: the type of what is raised.
+        photos: whether it names photos or masks, for which there is another way.
+        written: whether it is to be written.
+
+    Raises:
+        TrtpostError: of the given type.
+    """
+    found = re.match(r"([a-zA-Z][a-zA-Z0-9+.-]+:)/(?!$)", path.as_posix())
+    if found is None or os.path.lexists(found[1]):
+        return
+    address = f"{found[1]}//{path.as_posix()[found.end() :]}"
+    instead = "write to this machine and upload it" if written else "download it first"
+    stores = ", or see trtpost.ray for photos in object stores" if photos else ""
+    raise error(f"{what} {address} is an address, not a file: {instead}{stores}")
 
 
 def opened(path: Path, kind: str, error: type[TrtpostError]) -> BinaryIO:
@@ -169,6 +185,7 @@ def check_page(path: Path, error_type: type[TrtpostError]) -> None:
     Raises:
         TrtpostError: of the given type.
     """
+    refuse_address(path, "--html", error_type, written=True)
     if path.is_dir():
         raise error_type(f"--html {path} is a folder: name a file in it")
     above = next(parent for parent in path.absolute().parents if parent.exists())

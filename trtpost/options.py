@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import operator
 import os
 from collections.abc import Callable, Iterable
@@ -16,7 +15,7 @@ import numpy as np
 from trtpost.backends.tensorrt import flavour as flavours
 from trtpost.backends.tensorrt.settings import Settings
 from trtpost.choices import Compatibility, Flavour, Lowering, Place
-from trtpost.errors import SpecError
+from trtpost.errors import SpecError, did_you_mean
 from trtpost.spec import (
     MAX_SIDE,
     Channels,
@@ -226,9 +225,8 @@ def options_from(settings: dict[str, object]) -> BuildOptions:
     names = [field.name for field in fields(BuildOptions)]
     for name in settings:
         if name not in names:
-            close = difflib.get_close_matches(name, names, 1)
-            hint = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(names)}"
-            raise SpecError(f"build has no setting '{name}': {hint}")
+            hint = did_you_mean(name, names) or f"; there are {', '.join(names)}"
+            raise SpecError(f"build has no setting '{name}'{hint}")
     return BuildOptions(**settings)  # type: ignore[arg-type]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from trtpost.decode import SUFFIXES
 from trtpost.errors import ImageError, SpecError, TrtpostError, reason
+from trtpost.files import refuse_address
 from trtpost.image import MAX_BYTES
 
 STDIN = Path("-")
@@ -83,6 +84,7 @@ def _expanded(path: Path) -> list[Path]:
         raise SpecError(f"the folders that {path} matches are in each other too often: name one of them") from None
     matching = [Path(one) for one in sorted(found) if not one.lower().endswith((MASK_ENDING, OVERLAY_ENDING))]
     if not matching:
+        refuse_address(path, "image", ImageError, photos=True)
         raise SpecError(f"nothing matches {path}")
     return matching
 

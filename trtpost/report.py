@@ -47,7 +47,7 @@ def timing_table(rows: Sequence[tuple[str, Timing | Summary]]) -> Group:
     table = Table(title="milliseconds", title_justify="left", box=None, pad_edge=False)
     table.add_column("photo", overflow="fold")
     if repeated:
-        table.add_column("", no_wrap=True)
+        table.add_column("")
     for name in (*(STAGE_NAMES[stage] for stage in stages), "total"):
         table.add_column(name, justify="right")
     for name, timing in rows:
@@ -305,13 +305,14 @@ def findings_json(findings: Sequence[Finding]) -> str:
     return json.dumps([asdict(finding) for finding in findings], indent=2)
 
 
-def findings_table(findings: Sequence[Finding]) -> Table:
-    """What `doctor` found."""
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(width=2)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for finding in findings:
-        mark = {True: "[green]✓[/]", False: "[yellow]–[/]", None: " "}[finding.present]
-        table.add_row(mark, as_markup(finding.name), as_markup(finding.text))
-    return table
+def findings_table(findings: Sequence[Finding], *, ascii_only: bool = False) -> Group:
+    """What `doctor` found, a line each; where a terminal has letters of ASCII alone, marks are words."""
+    present, missing = ("ok", "no") if ascii_only else ("✓", "–")
+    marks = {True: f"[green]{present:4}[/]", False: f"[yellow]{missing:4}[/]", None: "    "}
+    width = max(len(finding.name) for finding in findings) + 2
+    return Group(
+        *(
+            f"{marks[finding.present]}[bold]{as_markup(f'{finding.name:{width}}')}[/]{as_markup(finding.text)}"
+            for finding in findings
+        )
+    )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Literal, get_args
 
-from trtpost.errors import SpecError
+from trtpost.errors import SpecError, did_you_mean
 
 Layout = Literal["NHWC", "NCHW"]
 Channels = Literal["rgb", "bgr", "gray"]
@@ -189,7 +189,8 @@ def parse_size(text: str) -> Size:
     try:
         return parse_pair(text)
     except SpecError:
-        raise SpecError(f"size must be 'runtime', 'image' or HxW such as 1080x1920, not '{text}'") from None
+        near = did_you_mean(text, ("runtime", "image"))
+        raise SpecError(f"size must be 'runtime', 'image' or HxW such as 1080x1920, not '{text}'{near}") from None
 
 
 def parse_pair(text: str) -> tuple[int, int]:
@@ -219,7 +220,7 @@ def parse_normalization(text: str) -> tuple[tuple[float, ...], tuple[float, ...]
         pass
     raise SpecError(
         f"normalisation must be one of {', '.join(NORMALIZATIONS)}, or MEAN/STD in units of the 8-bit pixel "
-        f"such as 127.5/127.5 or 123.7,116.3,103.5/58.4,57.1,57.4, not '{text}'"
+        f"such as 127.5/127.5 or 123.7,116.3,103.5/58.4,57.1,57.4, not '{text}'{did_you_mean(text, NORMALIZATIONS)}"
     )
 
 

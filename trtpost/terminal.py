@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 from trtpost.errors import one_line
+
+FOLDED = 12
+"""Columns that a folded one keeps however narrow the terminal is."""
 
 
 class PlainConsole(Console):
@@ -30,6 +35,19 @@ class PlainConsole(Console):
         """The same of what is text of rich's own already, such as what a bar is at."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=_lines(segment.text))
+
+    def show(self, renderable: Group | Table) -> None:
+        """Print tables and lines of which nothing is cut.
+
+        A terminal that is narrower than a table wraps its rows, which can be read; rich would shorten the numbers in
+        them. Lines are left to the terminal too, so that a command in them is copied as one.
+        """
+        wide = self.options.update(max_width=1 << 16)
+        for table in renderable.renderables if isinstance(renderable, Group) else [renderable]:
+            for column in table.columns if isinstance(table, Table) else []:
+                longest = max(Measurement.get(self, wide, one).minimum for one in (column.header, *column.cells))
+                column.min_width = min(longest, FOLDED) if column.overflow == "fold" else longest
+        self.print(renderable, soft_wrap=True)
 
 
 def _lines(text: str) -> str:

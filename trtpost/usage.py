@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable
 from typing import Any
+
+from trtpost.errors import did_you_mean
 
 
 def sentence(error: Any) -> str:
@@ -22,15 +22,21 @@ def sentence(error: Any) -> str:
     ):
         names, given, listed = found.groups()
         choices = re.findall(r"'([^']*)'", listed)
-        message = f"{_first(names)} must be one of {', '.join(choices)}, not '{given}'{_near(given, choices)}"
+        message = f"{_first(names)} must be one of {', '.join(choices)}, not '{given}'{did_you_mean(given, choices)}"
     elif found := re.match(r"No such option:? '?(-[^\s']*)", message):
         options = [name for one in context.command.params for name in one.opts] if context else []
-        message = f"there is no option {found[1]}{_near(found[1], options)}"
+        message = f"there is no option {found[1]}{did_you_mean(found[1], options)}"
     elif found := re.match(r"No such command '(.*?)'", message, re.DOTALL):
         commands = getattr(context.command, "commands", {}) if context else {}
-        message = f"there is no command '{found[1]}'{_near(found[1], commands)}"
+        message = f"there is no command '{found[1]}'{did_you_mean(found[1], commands)}"
     elif found := re.match(r"Missing argument '(.*?)'", message):
         message = f"{found[1].strip('.').lower()} is missing"  # some versions write MODEL, or IMAGES...
+    elif found := re.match(r"Option '?(-[^\s']*)'? requires an argument", message):
+        message = f"{found[1]} needs a value"
+    elif found := re.match(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", message, re.DOTALL):
+        message = f"there is more than it takes: {found[1]}"
+    elif found := re.fullmatch(r"Invalid value for (.+?): Input should be (.+?)(?:, unable to .*)?", message):
+        message = f"{_first(found[1])} must be {found[2]}"
     elif found := re.fullmatch(r"Invalid value for (.+?): (.+)", message, re.DOTALL):
         message = f"{_first(found[1])}: {found[2]}"
     return f"{message}; `{command} --help` shows what there is"
@@ -39,8 +45,3 @@ def sentence(error: Any) -> str:
 def _first(names: str) -> str:
     """Of `'--output' / '-o'` the first."""
     return names.split(" / ", maxsplit=1)[0].strip("'")
-
-
-def _near(given: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(given, list(known), 1, cutoff=0.6)
-    return f"; did you mean {close[0]}?" if close else ""

@@ -670,7 +670,7 @@ def test_backends_that_there_are_not(bundle, backend):
     [
         ({"max_batch": 0}, "max batch must be at least 1"),
         ({"size": "37x53"}, "size must be one of runtime, image"),
-        ({"resiz": "nearest"}, "did you mean 'resize'"),
+        ({"resiz": "nearest"}, "did you mean resize"),
         ({"options": {"resize": "nearest"}}, "options must be BuildOptions, not a dict"),
         ({"options": tp.BuildOptions(), "resize": "nearest"}, "not both"),
     ],

@@ -46,7 +46,7 @@ def shown(grids: Sequence[Grid]) -> Group:
         table = Table(box=None, pad_edge=False)
         for index, name in enumerate(grid.columns):
             left = index in grid.words
-            table.add_column(name, justify="left" if left else "right", no_wrap=index == 0)
+            table.add_column(name, justify="left" if left else "right", overflow="fold" if index == 0 else "ellipsis")
         for row in grid.rows:
             table.add_row(*((f"[bold]{as_markup(row[0])}[/]",) if len(row) == 1 else map(as_markup, row)))
         parts += [""] if parts else []

@@ -23,7 +23,7 @@ from trtpost.choices import Backend
 from trtpost.convert import kind_of
 from trtpost.decode import Photo
 from trtpost.errors import BundleError, ImageError, ModelError, SpecError, printable, reason
-from trtpost.files import open_regular
+from trtpost.files import open_regular, refuse_address
 from trtpost.options import MIN_AGREEMENT, BuildOptions
 from trtpost.progress import Progress
 from trtpost.segment import Result, Segmenter
@@ -290,6 +290,7 @@ def truths_in(folder: Path, photos: tuple[Path, ...]) -> dict[Path, Path]:
         ImageError: the folder is missing, or lacks one.
     """
     if not folder.is_dir():
+        refuse_address(folder, "--labels", ImageError)
         raise ImageError(f"--labels {folder} is not a folder: give one with a PNG mask of the same name for each photo")
     truths = {photo: folder / f"{photo.stem}.png" for photo in photos}
     missing = [truth for truth in truths.values() if not truth.is_file()]
