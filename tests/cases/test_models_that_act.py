@@ -6,6 +6,7 @@ Each is made with TensorFlow as anybody could make it, and would write a file of
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -215,6 +216,91 @@ def test_saved_models_of_tensorflow_1_with_a_main_op(tf, collection, tmp_path, p
 
 
 @pytest.mark.usefixtures("in_this_process")
+@pytest.mark.parametrize("collection", ["table_initializer", "local_variables"])
+def test_what_tensorflow_1_begins_a_session_with(tf, collection, tmp_path, proof):
+    """The saver's operator, in what is run for tables and local variables."""
+    v1 = tf.compat.v1
+    with v1.Graph().as_default(), v1.Session() as session:
+        image = v1.placeholder(tf.float32, [1, 8, 12, 3], name="image")
+        variable = v1.get_variable("v", initializer=1.0, use_resource=True)
+        result = tf.identity(logits(tf, image) * variable, name="logits")
+        act = tf.raw_ops.SaveV2(
+            prefix=str(proof), tensor_names=["a"], shape_and_slices=[""], tensors=[tf.constant(1.0)]
+        )
+        session.run(variable.initializer)
+        if collection == "table_initializer":
+            v1.add_to_collection(collection, act)
+        else:
+            with tf.control_dependencies([act]):
+                start = tf.identity(tf.constant(2.0))
+            v1.get_variable("w", initializer=start, collections=[collection], use_resource=True)
+        builder = v1.saved_model.builder.SavedModelBuilder(str(tmp_path / "saved"))
+        signature = v1.saved_model.predict_signature_def({"image": image}, {"logits": result})
+        builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature})
+        builder.save()
+    with pytest.raises(ModelError, match=REFUSED.format("SaveV2")):
+        convert(tmp_path / "saved")
+    assert not list(tmp_path.glob("written*"))
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_a_saved_model_of_tensorflow_1_with_its_saver_is_taken(tf, tmp_path):
+    v1 = tf.compat.v1
+    with v1.Graph().as_default(), v1.Session() as session:
+        image = v1.placeholder(tf.float32, [1, 8, 12, 3], name="image")
+        variable = v1.get_variable("v", initializer=1.0)
+        result = tf.identity(logits(tf, image) * variable, name="logits")
+        session.run(variable.initializer)
+        v1.train.Saver()  # one more, in a collection
+        builder = v1.saved_model.builder.SavedModelBuilder(str(tmp_path / "saved"))
+        signature = v1.saved_model.predict_signature_def({"image": image}, {"logits": result})
+        builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature})
+        builder.save()
+    assert convert(tmp_path / "saved").graph.output
+
+
+def test_functions_that_take_the_place_of_others(tf, tmp_path, proof):
+    """Grappler swaps functions that say they implement the same: so none of these may use the saver's operators."""
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    from trtpost.convert.operators import check_saved_model
+
+    folder = saved(tf, unused(tf, proof), tmp_path / "saved", proof)
+    source = saved(tf, saver(tf, proof), tmp_path / "other", proof)
+    model, other = saved_model_pb2.SavedModel(), saved_model_pb2.SavedModel()
+    model.ParseFromString((folder / "saved_model.pb").read_bytes())
+    other.ParseFromString((source / "saved_model.pb").read_bytes())
+    library = model.meta_graphs[0].graph_def.library
+    for function in list(library.function):
+        if "WriteFile" in {node.op for node in function.node_def}:
+            library.function.remove(function)
+    (acting,) = (
+        one
+        for one in other.meta_graphs[0].graph_def.library.function
+        if "SaveV2" in {node.op for node in one.node_def} and "traced_save" not in one.signature.name
+    )
+    acting.signature.name = "acting"
+    acting.attr["api_implements"].s = b"the forward function"
+    library.function.add().CopyFrom(acting)
+    (folder / "saved_model.pb").write_bytes(model.SerializeToString())
+    with pytest.raises(ModelError, match=REFUSED.format("SaveV2")):
+        check_saved_model(folder)
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_a_file_that_is_read_as_a_weight(tf, tmp_path, proof):
+    proof.write_bytes(np.zeros(1, np.float32).tobytes())
+    v1 = tf.compat.v1
+    with v1.Graph().as_default() as graph:
+        image = v1.placeholder(tf.float32, [1, 8, 12, 3], name="image")
+        secret = tf.raw_ops.ImmutableConst(dtype=tf.float32, shape=[1], memory_region_name=str(proof))
+        tf.identity(logits(tf, image) + secret, name="logits")
+    (tmp_path / "net.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    with pytest.raises(ModelError, match=REFUSED.format("ImmutableConst")):
+        convert(tmp_path / "net.pb")
+
+
+@pytest.mark.usefixtures("in_this_process")
 def test_frozen_graphs(tf, tmp_path, proof):
     v1 = tf.compat.v1
     with v1.Graph().as_default() as graph:
@@ -237,8 +323,12 @@ def test_tflite_files_with_operators_of_tensorflow(tf, tmp_path, proof):
     content = converter.convert()
     proof.unlink(missing_ok=True)
     (tmp_path / "net.tflite").write_bytes(content)
-    if "FlexWriteFile" not in tflite.custom_operators(tmp_path / "net.tflite"):
+    if "FlexWriteFile" not in dict(tflite.custom_operators(tmp_path / "net.tflite")):
         pytest.fail("TensorFlow's converter leaves the operator out: the test has no case")
+    with pytest.raises(ModelError, match=REFUSED.format("WriteFile")):
+        convert(tmp_path / "net.tflite")
+    # under the name of another one: what runs is the node in its options
+    (tmp_path / "net.tflite").write_bytes(content.replace(b"FlexWriteFile", b"FlexTranspose"))
     with pytest.raises(ModelError, match=REFUSED.format("WriteFile")):
         convert(tmp_path / "net.tflite")
     assert not proof.exists()
@@ -369,6 +459,52 @@ def test_a_keras_configuration_that_unpacks_to_more_than_any_has(tmp_path):
         archive.writestr("config.json", b" " * (keras_file.MAX_CONFIG + 1))
     with pytest.raises(ModelError, match=r"config\.json has more than 64 MiB"):
         keras_file.read_config(tmp_path / "net.keras")
+
+
+def test_archives_that_python_unpacks_whole(tmp_path):
+    """LZMA gives all of it, however little is asked for."""
+    with zipfile.ZipFile(tmp_path / "net.keras", "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("model.weights.h5", b"x")
+        archive.writestr("config.json", b"{}")
+    with pytest.raises(ModelError, match="is compressed as Keras does not"):
+        keras_file.read_config(tmp_path / "net.keras")
+
+
+def shared_text(count: int, length: int, field: int) -> bytes:
+    """A TFLite file one of whose lists names the same table again and again, and this one long text."""
+    import flatbuffers
+
+    builder = flatbuffers.Builder(1 << 20)
+    text = builder.CreateString("x" * length)
+    builder.StartObject(2)
+    builder.PrependUOffsetTRelativeSlot(1 if field == 1 else 0, text, 0)
+    table = builder.EndObject()
+    builder.StartVector(4, count, 4)
+    for _ in range(count):
+        builder.PrependUOffsetTRelative(table)
+    entries = builder.EndVector()
+    builder.StartObject(8)
+    builder.PrependUOffsetTRelativeSlot(field, entries, 0)
+    builder.Finish(builder.EndObject(), file_identifier=b"TFL3")
+    return bytes(builder.Output())
+
+
+def test_tflite_names_that_share_one_text(tf, tmp_path):
+    del tf
+    (tmp_path / "net.tflite").write_bytes(shared_text(2000, 1_000_000, 1))
+    with pytest.raises(ModelError, match="a name of 1000000 bytes"):
+        tflite.custom_operators(tmp_path / "net.tflite")
+    (tmp_path / "net.tflite").write_bytes(shared_text(20_000, 2_000_000, 6))
+    assert tflite.read_metadata(tmp_path / "net.tflite") == tflite.Metadata()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")
+def test_a_conversion_that_does_not_end_is_told_from_a_damaged_file(tmp_path):
+    code = (
+        "import os, sys; from pathlib import Path; from trtpost.convert import fence; fence.CPU_SECONDS = 1\n"
+        "fence.enclose(Path(sys.argv[1]), os.getppid())\nwhile True: pass"
+    )
+    assert subprocess.run([sys.executable, "-c", code, tmp_path], check=False).returncode == -signal.SIGXCPU
 
 
 def test_tflite_metadata_that_share_one_table(tmp_path):

@@ -89,9 +89,10 @@ def _limit() -> None:
     import resource
 
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for kind, limit in ((resource.RLIMIT_CPU, CPU_SECONDS), (resource.RLIMIT_DATA, memory)):
+    # at the first of the two limits the signal says what it was
+    for kind, limits in ((resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 5)), (resource.RLIMIT_DATA, (memory,) * 2)):
         with contextlib.suppress(ValueError, OSError):  # the caller has set a lower one
-            resource.setrlimit(kind, (limit, limit))
+            resource.setrlimit(kind, limits)
 
 
 def _without_sockets(libc: ctypes.CDLL) -> None:

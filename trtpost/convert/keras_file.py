@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from trtpost.convert.formats import HDF5
+from trtpost.convert.tflite import UNPACKED
 from trtpost.errors import ModelError, reason
 from trtpost.files import open_regular
 
@@ -116,6 +117,8 @@ def _config_of_archive(path: Path) -> str | bytes:
             raise ModelError("it is an archive without config.json: not a Keras model")
         if not any(name.startswith("model.weights.") for name in names):
             raise ModelError("the Keras file holds a network without weights: save the whole model with model.save")
+        if archive.getinfo("config.json").compress_type not in UNPACKED:
+            raise ModelError("its config.json is compressed as Keras does not: save the model again")
         with archive.open("config.json") as entry:  # what the archive says of its size need not be true
             text = entry.read(MAX_CONFIG + 1)
         if len(text) > MAX_CONFIG:
