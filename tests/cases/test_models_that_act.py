@@ -365,6 +365,23 @@ def test_what_tf2onnx_converts_computes(tf):
     }
 
 
+@pytest.mark.parametrize("kind", ["TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer", "keras>TFSMLayer"])
+def test_layers_that_load_other_models(kind):
+    """From a folder that the file names, or out of a pickle."""
+    layer = {"class_name": kind, "module": "keras.layers", "config": {"name": "other", "filepath": "/somewhere"}}
+    config = {"class_name": "Functional", "config": {"name": "net", "layers": [layer]}}
+    with pytest.raises(ModelError, match=r"layer 'other' is a .*, which runs a model of another kind.*model\.export"):
+        keras_file.check_config(config)
+
+
+def test_modules_that_a_file_names_are_not_imported(tf):
+    del tf
+    layer = {"class_name": "Own", "module": "this.imports", "registered_name": "Own", "config": {"name": "mine"}}
+    config = {"class_name": "Functional", "module": "keras", "config": {"name": "net", "layers": [layer]}}
+    with pytest.raises(ModelError, match=r"layer 'mine' \(Own\) is not one of Keras's own.*model\.export"):
+        keras_file.check_config(config)
+
+
 # ---- the fence -------------------------------------------------------------------------------------------------------
 
 ENCLOSED = """
