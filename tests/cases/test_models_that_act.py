@@ -382,6 +382,26 @@ def test_modules_that_a_file_names_are_not_imported(tf):
         keras_file.check_config(config)
 
 
+def test_functions_that_double(tf):
+    """Thirty that call the one before twice are a file of some kilobytes."""
+    from tensorflow.core.framework.graph_pb2 import GraphDef
+
+    from trtpost.convert.operators import check_graph_def
+
+    del tf
+    graph = GraphDef()
+    for level in range(30):
+        function = graph.library.function.add()
+        function.signature.name = f"f{level}"
+        for number in range(2):
+            node = function.node_def.add(name=f"n{number}", op="PartitionedCall" if level else "Relu")
+            if level:
+                node.attr["f"].func.name = f"f{level - 1}"
+    graph.node.add(name="call", op="PartitionedCall").attr["f"].func.name = "f29"
+    with pytest.raises(ModelError, match=r"expand to 1\.1e\+09 nodes"):
+        check_graph_def(graph)
+
+
 # ---- the fence -------------------------------------------------------------------------------------------------------
 
 ENCLOSED = """

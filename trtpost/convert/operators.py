@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from trtpost.baked import Call, expanded
 from trtpost.errors import ModelError, reason
 
 MODULES = (
@@ -91,12 +92,17 @@ def is_computing(operator: str) -> bool:
     return operator in computing() or (TRAINING.fullmatch(operator) is not None and operator not in NOT_COMPUTING)
 
 
+MAX_NODES = 1 << 20
+"""Of a graph whose functions are expanded, as they are when it is frozen: eight times what an ONNX file may have."""
+
+
 def check_graph_def(graph: Any) -> None:
     """Refuse a GraphDef that holds anything but what computes; in its functions too.
 
     Raises:
         ModelError: it names the operator, the node and the function.
     """
+    _check_calls(graph)
     for function, node in _nodes(graph):
         _check(node, function)
 
@@ -114,6 +120,7 @@ def check_saved_model(folder: Path) -> None:
 
     for meta_graph in parse_saved_model(str(folder)).meta_graphs:
         graph = meta_graph.graph_def
+        _check_calls(graph)
         restoring = _behind(graph, [meta_graph.saver_def.restore_op_name])  # is run when the model is loaded
         running = _behind(graph, *_beginnings(meta_graph))
         for function, node in _nodes(graph):
@@ -172,6 +179,25 @@ def _flex_node(options: bytes) -> tuple[str, str]:
         return str(name), NodeDef.FromString(node if isinstance(node, bytes) else node.encode("latin-1")).op
     except Exception as error:  # both libraries raise anything
         raise ModelError(f"the options of an operator of TensorFlow cannot be read: {reason(error)}") from None
+
+
+def _check_calls(graph: Any) -> None:
+    """Refuse functions without end, and those that expand to more nodes than any network has.
+
+    Raises:
+        ModelError: they do.
+    """
+    names = {function.signature.name for function in graph.library.function}
+
+    def calls(nodes: Iterable[Any]) -> list[Call]:
+        called = ([("function", name) for name in _called(node) if name in names] for node in nodes)
+        return [call for one in called for call in one or [("operator", "")]]
+
+    functions = {("function", one.signature.name): calls(one.node_def) for one in graph.library.function}
+    counts = expanded(functions, "its graph")
+    total = max((sum(counts.get(call, 1) for call in calls(graph.node)), *counts.values()))
+    if total > MAX_NODES:
+        raise ModelError(f"its functions expand to {total:.2g} nodes; more than {MAX_NODES} are not taken")
 
 
 def _check(node: Any, function: str) -> None:
