@@ -6,8 +6,8 @@ Each is made with TensorFlow as anybody could make it, and would write a file of
 from __future__ import annotations
 
 import os
+import signal
 import socket
-import struct
 import subprocess
 import sys
 import time
@@ -215,6 +215,91 @@ def test_saved_models_of_tensorflow_1_with_a_main_op(tf, collection, tmp_path, p
 
 
 @pytest.mark.usefixtures("in_this_process")
+@pytest.mark.parametrize("collection", ["table_initializer", "local_variables"])
+def test_what_tensorflow_1_begins_a_session_with(tf, collection, tmp_path, proof):
+    """The saver's operator, in what is run for tables and local variables."""
+    v1 = tf.compat.v1
+    with v1.Graph().as_default(), v1.Session() as session:
+        image = v1.placeholder(tf.float32, [1, 8, 12, 3], name="image")
+        variable = v1.get_variable("v", initializer=1.0, use_resource=True)
+        result = tf.identity(logits(tf, image) * variable, name="logits")
+        act = tf.raw_ops.SaveV2(
+            prefix=str(proof), tensor_names=["a"], shape_and_slices=[""], tensors=[tf.constant(1.0)]
+        )
+        session.run(variable.initializer)
+        if collection == "table_initializer":
+            v1.add_to_collection(collection, act)
+        else:
+            with tf.control_dependencies([act]):
+                start = tf.identity(tf.constant(2.0))
+            v1.get_variable("w", initializer=start, collections=[collection], use_resource=True)
+        builder = v1.saved_model.builder.SavedModelBuilder(str(tmp_path / "saved"))
+        signature = v1.saved_model.predict_signature_def({"image": image}, {"logits": result})
+        builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature})
+        builder.save()
+    with pytest.raises(ModelError, match=REFUSED.format("SaveV2")):
+        convert(tmp_path / "saved")
+    assert not list(tmp_path.glob("written*"))
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_a_saved_model_of_tensorflow_1_with_its_saver_is_taken(tf, tmp_path):
+    v1 = tf.compat.v1
+    with v1.Graph().as_default(), v1.Session() as session:
+        image = v1.placeholder(tf.float32, [1, 8, 12, 3], name="image")
+        variable = v1.get_variable("v", initializer=1.0)
+        result = tf.identity(logits(tf, image) * variable, name="logits")
+        session.run(variable.initializer)
+        v1.train.Saver()  # one more, in a collection
+        builder = v1.saved_model.builder.SavedModelBuilder(str(tmp_path / "saved"))
+        signature = v1.saved_model.predict_signature_def({"image": image}, {"logits": result})
+        builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature})
+        builder.save()
+    assert convert(tmp_path / "saved").graph.output
+
+
+def test_functions_that_take_the_place_of_others(tf, tmp_path, proof):
+    """Grappler swaps functions that say they implement the same: so none of these may use the saver's operators."""
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    from trtpost.convert.operators import check_saved_model
+
+    folder = saved(tf, unused(tf, proof), tmp_path / "saved", proof)
+    source = saved(tf, saver(tf, proof), tmp_path / "other", proof)
+    model, other = saved_model_pb2.SavedModel(), saved_model_pb2.SavedModel()
+    model.ParseFromString((folder / "saved_model.pb").read_bytes())
+    other.ParseFromString((source / "saved_model.pb").read_bytes())
+    library = model.meta_graphs[0].graph_def.library
+    for function in list(library.function):
+        if "WriteFile" in {node.op for node in function.node_def}:
+            library.function.remove(function)
+    (acting,) = (
+        one
+        for one in other.meta_graphs[0].graph_def.library.function
+        if "SaveV2" in {node.op for node in one.node_def} and "traced_save" not in one.signature.name
+    )
+    acting.signature.name = "acting"
+    acting.attr["api_implements"].s = b"the forward function"
+    library.function.add().CopyFrom(acting)
+    (folder / "saved_model.pb").write_bytes(model.SerializeToString())
+    with pytest.raises(ModelError, match=REFUSED.format("SaveV2")):
+        check_saved_model(folder)
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_a_file_that_is_read_as_a_weight(tf, tmp_path, proof):
+    proof.write_bytes(np.zeros(1, np.float32).tobytes())
+    v1 = tf.compat.v1
+    with v1.Graph().as_default() as graph:
+        image = v1.placeholder(tf.float32, [1, 8, 12, 3], name="image")
+        secret = tf.raw_ops.ImmutableConst(dtype=tf.float32, shape=[1], memory_region_name=str(proof))
+        tf.identity(logits(tf, image) + secret, name="logits")
+    (tmp_path / "net.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    with pytest.raises(ModelError, match=REFUSED.format("ImmutableConst")):
+        convert(tmp_path / "net.pb")
+
+
+@pytest.mark.usefixtures("in_this_process")
 def test_frozen_graphs(tf, tmp_path, proof):
     v1 = tf.compat.v1
     with v1.Graph().as_default() as graph:
@@ -237,8 +322,12 @@ def test_tflite_files_with_operators_of_tensorflow(tf, tmp_path, proof):
     content = converter.convert()
     proof.unlink(missing_ok=True)
     (tmp_path / "net.tflite").write_bytes(content)
-    if "FlexWriteFile" not in tflite.custom_operators(tmp_path / "net.tflite"):
+    if "FlexWriteFile" not in dict(tflite.custom_operators(tmp_path / "net.tflite")):
         pytest.fail("TensorFlow's converter leaves the operator out: the test has no case")
+    with pytest.raises(ModelError, match=REFUSED.format("WriteFile")):
+        convert(tmp_path / "net.tflite")
+    # under the name of another one: what runs is the node in its options
+    (tmp_path / "net.tflite").write_bytes(content.replace(b"FlexWriteFile", b"FlexTranspose"))
     with pytest.raises(ModelError, match=REFUSED.format("WriteFile")):
         convert(tmp_path / "net.tflite")
     assert not proof.exists()
@@ -273,6 +362,103 @@ def test_what_tf2onnx_converts_computes(tf):
         *("FIFOQueueV2", "IteratorGetNext", "IteratorV2", "QueueDequeueManyV2", "QueueDequeueUpToV2"),
         *("QueueDequeueV2", "PlaceholderV2", "CudnnRNN"),
     }
+
+
+def called_by_name(tf, path, body):
+    """A frozen graph of TensorFlow 1 whose function is called by its name as an operator."""
+    from tensorflow.python.framework.function import Defun
+
+    v1 = tf.compat.v1
+    with tf.Graph().as_default() as graph:
+        photo = v1.placeholder(tf.float32, (1, 8, 12, 3), "photo")
+        tf.identity(Defun(tf.float32)(body)(photo) @ np.ones((3, 4), np.float32), "scores")
+    path.write_bytes(graph.as_graph_def().SerializeToString())
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_functions_that_are_called_by_their_name(tf, tmp_path, proof):
+    """Kind: of TensorFlow 1; what computes is converted, and what a function of any name holds is looked at."""
+
+    def twice(image):
+        return image * 2
+
+    called_by_name(tf, tmp_path / "twice.pb", twice)
+    assert [node.op_type for node in convert(tmp_path / "twice.pb").graph.node] == ["Mul", "MatMul"]
+
+    def acting(image):
+        with tf.control_dependencies([tf.raw_ops.WriteFile(filename=str(proof), contents="x")]):
+            return tf.identity(image)
+
+    called_by_name(tf, tmp_path / "acts.pb", acting)
+    with pytest.raises(ModelError, match=REFUSED.format("WriteFile")):
+        convert(tmp_path / "acts.pb")
+    graph = tf.compat.v1.GraphDef.FromString((tmp_path / "twice.pb").read_bytes())
+    (name,) = (function.signature.name for function in graph.library.function)
+    graph.library.function[0].signature.name = "WriteFile"  # under the name of an operator
+    for node in graph.node:
+        node.op = "WriteFile" if node.op == name else node.op
+    (tmp_path / "named.pb").write_bytes(graph.SerializeToString())
+    with pytest.raises(ModelError, match=REFUSED.format("WriteFile")):
+        convert(tmp_path / "named.pb")
+    assert not proof.exists()
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_functions_that_change_variables_and_are_not_called(tf, tmp_path):
+    """Kind: a SavedModel that keeps a function besides the network, which changes what is in memory."""
+
+    class Model(tf.Module):
+        def __init__(self):
+            self.seen, self.weights = tf.Variable(tf.zeros(4)), tf.Variable(tf.ones((3, 4)))
+
+        @tf.function(input_signature=[tf.TensorSpec([1, 8, 12, 3])])
+        def serve(self, image):
+            return {"scores": image @ self.weights}
+
+        @tf.function(input_signature=[])
+        def note(self):
+            return self.seen.scatter_update(tf.IndexedSlices(tf.constant([1.0]), tf.constant([2])))
+
+    model = Model()
+    tf.saved_model.save(model, str(tmp_path / "model"), signatures=model.serve)
+    assert [node.op_type for node in convert(tmp_path / "model").graph.node] == ["MatMul"]
+
+
+@pytest.mark.parametrize("kind", ["TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer", "keras>TFSMLayer"])
+def test_layers_that_load_other_models(kind):
+    """From a folder that the file names, or out of a pickle."""
+    layer = {"class_name": kind, "module": "keras.layers", "config": {"name": "other", "filepath": "/somewhere"}}
+    config = {"class_name": "Functional", "config": {"name": "net", "layers": [layer]}}
+    with pytest.raises(ModelError, match=r"layer 'other' is a .*, which runs a model of another kind.*model\.export"):
+        keras_file.check_config(config)
+
+
+def test_modules_that_a_file_names_are_not_imported(tf):
+    del tf
+    layer = {"class_name": "Own", "module": "this.imports", "registered_name": "Own", "config": {"name": "mine"}}
+    config = {"class_name": "Functional", "module": "keras", "config": {"name": "net", "layers": [layer]}}
+    with pytest.raises(ModelError, match=r"layer 'mine' \(Own\) is not one of Keras's own.*model\.export"):
+        keras_file.check_config(config)
+
+
+def test_functions_that_double(tf):
+    """Thirty that call the one before twice are a file of some kilobytes."""
+    from tensorflow.core.framework.graph_pb2 import GraphDef
+
+    from trtpost.convert.operators import check_graph_def
+
+    del tf
+    graph = GraphDef()
+    for level in range(30):
+        function = graph.library.function.add()
+        function.signature.name = f"f{level}"
+        for number in range(2):
+            node = function.node_def.add(name=f"n{number}", op="PartitionedCall" if level else "Relu")
+            if level:
+                node.attr["f"].func.name = f"f{level - 1}"
+    graph.node.add(name="call", op="PartitionedCall").attr["f"].func.name = "f29"
+    with pytest.raises(ModelError, match=r"expand to 1\.1e\+09 nodes"):
+        check_graph_def(graph)
 
 
 # ---- the fence -------------------------------------------------------------------------------------------------------
@@ -371,16 +557,95 @@ def test_a_keras_configuration_that_unpacks_to_more_than_any_has(tmp_path):
         keras_file.read_config(tmp_path / "net.keras")
 
 
-def test_tflite_metadata_that_share_one_table(tmp_path):
-    """200,000 entries of one table are a file of 800 kB; only the first is read."""
-    count = 200_000
-    table = struct.pack("<HHHH", 8, 8, 4, 0)  # vtable: of itself, of the table, one field
-    file = bytearray(struct.pack("<I4s", 0, b"TFL3") + table)
-    file += struct.pack("<iI", len(file) - 8, 0) if len(file) - 8 >= 0 else b""
-    (tmp_path / "net.tflite").write_bytes(bytes(file) + struct.pack("<I", count) + struct.pack("<I", 4) * count)
+def test_archives_that_python_unpacks_whole(tmp_path):
+    """LZMA gives all of it, however little is asked for."""
+    with zipfile.ZipFile(tmp_path / "net.keras", "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("model.weights.h5", b"x")
+        archive.writestr("config.json", b"{}")
+    with pytest.raises(ModelError, match="is compressed as Keras does not"):
+        keras_file.read_config(tmp_path / "net.keras")
+
+
+def shared_text(count: int, length: int, field: int) -> bytes:
+    """A TFLite file one of whose lists names the same table again and again, and this one long text."""
+    import flatbuffers
+
+    builder = flatbuffers.Builder(1 << 20)
+    text = builder.CreateString("x" * length)
+    builder.StartObject(2)
+    builder.PrependUOffsetTRelativeSlot(1 if field == 1 else 0, text, 0)
+    table = builder.EndObject()
+    builder.StartVector(4, count, 4)
+    for _ in range(count):
+        builder.PrependUOffsetTRelative(table)
+    entries = builder.EndVector()
+    builder.StartObject(8)
+    builder.PrependUOffsetTRelativeSlot(field, entries, 0)
+    builder.Finish(builder.EndObject(), file_identifier=b"TFL3")
+    return bytes(builder.Output())
+
+
+def test_tflite_names_that_share_one_text(tf, tmp_path):
+    del tf
+    (tmp_path / "net.tflite").write_bytes(shared_text(2000, 1_000_000, 1))
+    with pytest.raises(ModelError, match="a name of 1000000 bytes"):
+        tflite.custom_operators(tmp_path / "net.tflite")
+    (tmp_path / "net.tflite").write_bytes(shared_text(20_000, 2_000_000, 6))
     assert tflite.read_metadata(tmp_path / "net.tflite") == tflite.Metadata()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")
+def test_a_conversion_that_does_not_end_is_told_from_a_damaged_file(tmp_path):
+    code = (
+        "import os, sys; from pathlib import Path; from trtpost.convert import fence; fence.CPU_SECONDS = 1\n"
+        "fence.enclose(Path(sys.argv[1]), os.getppid())\nwhile True: pass"
+    )
+    assert subprocess.run([sys.executable, "-c", code, tmp_path], check=False).returncode == -signal.SIGXCPU
 
 
 def test_a_socket_can_be_made_here():
     """What the fence forbids is possible without it."""
     socket.socket(socket.AF_INET, socket.SOCK_DGRAM).close()
+
+
+FULL = """
+import os, sys
+from pathlib import Path
+from trtpost.convert import fence
+fence.enclose(Path(sys.argv[1]), os.getppid())
+try:
+    bytearray(fence.memory_limit())
+except MemoryError:
+    print("refused")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone has the fence")
+def test_an_enclosed_process_leaves_memory_to_others(tmp_path):
+    done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout == "refused\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone has the fence")
+def test_the_lower_limits_of_the_caller_remain(tmp_path):
+    code = (
+        "import os, resource, sys; from pathlib import Path; from trtpost.convert import fence\n"
+        "hard = resource.getrlimit(resource.RLIMIT_CPU)[1]; resource.setrlimit(resource.RLIMIT_CPU, (500, hard))\n"
+        "fence.enclose(Path(sys.argv[1]), os.getppid()); print(resource.getrlimit(resource.RLIMIT_CPU)[0])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout == "500\n"
+
+
+@pytest.mark.usefixtures("in_this_process")
+@pytest.mark.parametrize("error", [MemoryError, type("ResourceExhaustedError", (Exception,), {})])
+def test_a_model_that_needs_too_much_memory_says_so(monkeypatch, tmp_path, error):
+    """Kind: a graph that fills the memory, in Python or in TensorFlow."""
+
+    def fill(**_):
+        raise error
+
+    monkeypatch.setattr("trtpost.convert.worker._convert", fill)
+    (tmp_path / "a.pb").write_bytes(b"\x0a\x02\x0a\x00")
+    with pytest.raises(ModelError, match=r"a\.pb: converting it needs more .*memory.*give the ONNX file"):
+        convert(tmp_path / "a.pb")

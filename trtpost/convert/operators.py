@@ -15,7 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from trtpost.errors import ModelError
+from trtpost.baked import Call, expanded
+from trtpost.errors import ModelError, reason
 
 MODULES = (
     *("array_ops", "bitwise_ops", "count_ops", "ctc_ops", "image_ops", "linalg_ops", "list_ops", "manip_ops"),
@@ -37,12 +38,16 @@ FRAMEWORK = frozenset(
         *("VarHandleOp", "ReadVariableOp", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"),
         *("VarIsInitializedOp", "DestroyResourceOp", "DisableCopyOnRead", "VariableShape", "ResourceGather"),
         *("ResourceGatherNd", "Variable", "VariableV2", "Assign", "AssignAdd", "AssignSub", "IsVariableInitialized"),
-        *("DestroyTemporaryVariable", "TemporaryVariable"),
+        *("DestroyTemporaryVariable", "TemporaryVariable", "CountUpTo", "ResourceCountUpTo", "DeviceIndex"),
         # tables of values that are in the graph
         *("HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2", "InitializeTable"),
         *("InitializeTableV2", "LookupTableFind", "LookupTableFindV2", "LookupTableSize", "LookupTableSizeV2"),
         *("LookupTableImport", "LookupTableImportV2", "LookupTableExport", "LookupTableExportV2"),
-        *("LookupTableInsert", "LookupTableInsertV2"),
+        *("LookupTableInsert", "LookupTableInsertV2", "LookupTableRemoveV2", "AnonymousHashTable"),
+        *("AnonymousMutableHashTable", "MutableDenseHashTable", "MutableDenseHashTableV2"),
+        # stacks, in which loops of TensorFlow 1 keep what their gradients need
+        *("Stack", "StackPush", "StackPop", "StackClose", "StackV2", "StackPushV2", "StackPopV2", "StackCloseV2"),
+        *("OptionalNone", "OptionalFromValue", "OptionalGetValue", "OptionalHasValue"),
         # arrays of tensors, and summaries, which are texts in memory until something writes them
         *("TensorArrayV3", "TensorArrayReadV3", "TensorArrayWriteV3", "TensorArrayScatterV3", "TensorArrayGatherV3"),
         *("TensorArraySizeV3", "TensorArrayCloseV3", "TensorArrayConcatV3", "TensorArraySplitV3", "DynamicStitch"),
@@ -51,12 +56,16 @@ FRAMEWORK = frozenset(
     }
 )
 
-TRAINING = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]\w*|\w*Grad(V\d)?|\w*GradGrad\w*")
-"""Optimisers and gradients, which graphs of TensorFlow 1 keep."""
+TRAINING = re.compile(
+    r"(Resource)?(Sparse)?Apply[A-Z]\w*|\w*Grad(V\d)?|\w*GradGrad\w*"
+    r"|(Resource)?Scatter(Nd)?(Add|Div|Max|Min|Mul|Sub|Update)|CudnnRNN\w*"
+)
+"""Optimisers, gradients, and changes of variables in memory, which graphs keep in functions that nobody calls."""
 
 NOT_COMPUTING = frozenset(
     {
         "Abort",  # ends the process
+        "ImmutableConst",  # reads a file as a tensor
         *("Copy", "CopyHost", "DebugIdentity", "DebugIdentityV2", "DebugIdentityV3", "DebugNanCount"),
         *("DebugNumericSummary", "DebugNumericSummaryV2"),  # all of them write to the URLs that they are given
     }
@@ -69,8 +78,6 @@ SAVING = frozenset(
 """What writes and reads checkpoints: the saver's own, which nothing else in a model may use."""
 
 WRITING = frozenset({"Save", "SaveSlices", "SaveV2", "MergeV2Checkpoints"})
-
-INIT_COLLECTIONS = ("saved_model_main_op", "legacy_init_op", "saved_model_train_op")
 
 
 @cache
@@ -92,21 +99,28 @@ def is_computing(operator: str) -> bool:
     return operator in computing() or (TRAINING.fullmatch(operator) is not None and operator not in NOT_COMPUTING)
 
 
+MAX_NODES = 1 << 20
+"""Of a graph whose functions are expanded, as they are when it is frozen: eight times what an ONNX file may have."""
+
+
 def check_graph_def(graph: Any) -> None:
     """Refuse a GraphDef that holds anything but what computes; in its functions too.
 
     Raises:
         ModelError: it names the operator, the node and the function.
     """
+    _check_calls(graph)
+    functions = _own_functions(graph)
     for function, node in _nodes(graph):
-        _check(node, function)
+        if node.op not in functions:
+            _check(node, function)
 
 
 def check_saved_model(folder: Path) -> None:
     """Refuse a SavedModel that would do something when it is loaded or run, before it is loaded.
 
-    The saver's own operators may be in it where only the saver's own nodes lead to them: TensorFlow does not run what
-    writes checkpoints, and what reads them only from the folder `variables`.
+    The saver's own operators may be in it where nothing that is run leads to them: TensorFlow does not run what writes
+    checkpoints, and what reads them only from the folder `variables`.
 
     Raises:
         ModelError: it names the operator, the node and the function; or the file is damaged.
@@ -115,31 +129,85 @@ def check_saved_model(folder: Path) -> None:
 
     for meta_graph in parse_saved_model(str(folder)).meta_graphs:
         graph = meta_graph.graph_def
-        reached = _reached(meta_graph)
+        _check_calls(graph)
+        restoring = _behind(graph, [meta_graph.saver_def.restore_op_name])  # is run when the model is loaded
+        running = _behind(graph, *_beginnings(meta_graph))
+        functions = _own_functions(graph)
         for function, node in _nodes(graph):
             place = (function, "") if function else ("", node.name)
-            if node.op in SAVING and place not in reached:
-                continue
-            _check(node, function)
-        restored = _behind(graph, [meta_graph.saver_def.restore_op_name] if meta_graph.HasField("saver_def") else [])
-        for function, node in _nodes(graph):
-            if node.op in WRITING and ((function, "") in restored or ("", node.name) in restored):
+            is_run = place in running or (node.op in WRITING and place in restoring)
+            if node.op not in functions and (is_run or node.op not in SAVING):
                 _check(node, function)
 
 
-def check_flex_operators(codes: Iterable[str]) -> None:
+def _beginnings(meta_graph: Any) -> tuple[list[str], list[str]]:
+    """Where loading and running may begin, but for the saver: nodes of the graph, and functions."""
+    graph = meta_graph.graph_def
+    signatures = [one for signature in meta_graph.signature_def.values() for one in signature.outputs.values()]
+    ends = [_node_of(tensor.name) for tensor in signatures]
+    for name, collection in meta_graph.collection_def.items():
+        if name != "savers":  # tables, variables and main operations are begun with what stands here
+            ends += map(_node_of, collection.node_list.value)
+            listed = b"\0".join(collection.bytes_list.value)
+            ends += [node.name for node in graph.node if node.name.encode() in listed]
+    functions = list(meta_graph.object_graph_def.concrete_functions)
+    # TensorFlow replaces a function by another that says it implements the same
+    functions += [one.signature.name for one in graph.library.function if "api_implements" in one.attr]
+    return ends, functions
+
+
+def check_flex_operators(custom: Iterable[tuple[str, bytes]]) -> None:
     """Refuse a TFLite model whose custom operators are TensorFlow's, but for those that compute.
 
     Args:
-        codes: names of its custom operators; TensorFlow's begin with `Flex`.
+        custom: names of its custom operators, and their options; TensorFlow's begin with `Flex`, and their options are
+            a list of the operator's name and its node.
 
     Raises:
         ModelError: it names the operator.
     """
-    for code in codes:
+    for code, options in custom:
         name = code.removeprefix("Flex")
-        if name != code and not is_computing(name):
-            raise ModelError(_sentence(name, "an operator of TensorFlow in the TFLite file"))
+        if name == code:
+            continue
+        for operator in (name, *(_flex_node(options) if options else ())):
+            if not is_computing(operator):
+                raise ModelError(_sentence(operator, "an operator of TensorFlow in the TFLite file"))
+
+
+def _flex_node(options: bytes) -> tuple[str, str]:
+    """The operator of TensorFlow that a custom operator is, twice: as named beside its node, and by the node.
+
+    Raises:
+        ModelError: the options are damaged.
+    """
+    from flatbuffers import flexbuffers
+    from tensorflow.core.framework.node_def_pb2 import NodeDef
+
+    try:
+        name, node = flexbuffers.Loads(options)
+        return str(name), NodeDef.FromString(node if isinstance(node, bytes) else node.encode("latin-1")).op
+    except Exception as error:  # both libraries raise anything
+        raise ModelError(f"the options of an operator of TensorFlow cannot be read: {reason(error)}") from None
+
+
+def _check_calls(graph: Any) -> None:
+    """Refuse functions without end, and those that expand to more nodes than any network has.
+
+    Raises:
+        ModelError: they do.
+    """
+    names = {function.signature.name for function in graph.library.function}
+
+    def calls(nodes: Iterable[Any]) -> list[Call]:
+        called = ([("function", name) for name in _called(node) if name in names] for node in nodes)
+        return [call for one in called for call in one or [("operator", "")]]
+
+    functions = {("function", one.signature.name): calls(one.node_def) for one in graph.library.function}
+    counts = expanded(functions, "its graph")
+    total = max((sum(counts.get(call, 1) for call in calls(graph.node)), *counts.values()))
+    if total > MAX_NODES:
+        raise ModelError(f"its functions expand to {total:.2g} nodes; more than {MAX_NODES} are not taken")
 
 
 def _check(node: Any, function: str) -> None:
@@ -163,19 +231,12 @@ def _nodes(graph: Any) -> Iterator[tuple[str, Any]]:
             yield function.signature.name, node
 
 
-def _reached(meta_graph: Any) -> set[tuple[str, str]]:
-    """What loading or running comes to: nodes of the graph as ("", name), functions as (name, "")."""
-    graph = meta_graph.graph_def
-    ends = [
-        tensor.name
-        for signature in meta_graph.signature_def.values()
-        for tensor in (*signature.inputs.values(), *signature.outputs.values())
-    ]
-    for name in INIT_COLLECTIONS:
-        if name in meta_graph.collection_def:
-            ends += meta_graph.collection_def[name].node_list.value
-    functions = list(meta_graph.object_graph_def.concrete_functions)
-    return _behind(graph, ends, functions)
+def _own_functions(graph: Any) -> frozenset[str]:
+    """The functions that a graph may call by their name as an operator: those not named as one of TensorFlow's."""
+    from tensorflow.python.framework import op_def_registry
+
+    names = {function.signature.name for function in graph.library.function}
+    return frozenset(name for name in names if op_def_registry.get(name) is None)
 
 
 def _behind(graph: Any, ends: Iterable[str], functions: Iterable[str] = ()) -> set[tuple[str, str]]:

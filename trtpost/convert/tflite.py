@@ -20,8 +20,14 @@ from trtpost.spec import parse_labels
 _LARGEST_LABELS = 1 << 22
 """Bytes of class names that are read: archives may hold a thousand times their own size."""
 
+UNPACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""How entries of archives may be compressed: Python unpacks the other kinds whole, whatever little is asked for."""
+
 _MOST_TABLES = 1 << 17
 """Of one list: buffers are the longest, one for each tensor."""
+
+_LONGEST_TEXT = 4096
+"""Bytes of a name."""
 
 _NORMALIZATION_OPTIONS = 1  # in the union ProcessUnitOptions
 
@@ -50,16 +56,24 @@ def is_tflite(path: Path) -> bool:
         return file.read(8)[4:] == b"TFL3"
 
 
-def custom_operators(path: Path) -> list[str]:
-    """Names of the operators that are not TFLite's own; those of TensorFlow begin with `Flex`.
+def custom_operators(path: Path) -> list[tuple[str, bytes]]:
+    """The operators that are not TFLite's own, by name, each with its options; those of TensorFlow begin with `Flex`.
 
     Raises:
         ModelError: the file is damaged.
     """
     try:
-        return [name for code in _tables(_root(path.read_bytes()), 1) if (name := _text(code, 1))]
-    except (struct.error, IndexError, TypeError, ValueError) as error:
+        with open_regular(path) as file:
+            model = _root(file.read())
+        names = [_text(code, 1) for code in _tables(model, 1)]
+        found = [(name, b"") for name in names if name]
+        for graph in _tables(model, 2):
+            for operator in _tables(graph, 3):
+                if (name := names[_unsigned(operator, 0)]).startswith("Flex"):
+                    found.append((name, _bytes(operator, 5)))
+    except (OSError, struct.error, IndexError, TypeError, ValueError) as error:
         raise ModelError(f"the file is damaged or cut short: {reason(error)}") from None
+    return found
 
 
 def read_metadata(path: Path) -> Metadata:
@@ -78,8 +92,10 @@ def _labels(path: Path) -> tuple[str, ...]:
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             for entry in archive.infolist():
                 name = entry.filename
-                if "label" in name.lower() and name.endswith(".txt") and entry.file_size <= _LARGEST_LABELS:
-                    return parse_labels(archive.read(name).decode("utf-8", "replace"))
+                if "label" in name.lower() and name.endswith(".txt") and entry.compress_type in UNPACKED:
+                    with archive.open(entry) as packed:  # what the archive says of its size need not be true
+                        text = packed.read(_LARGEST_LABELS + 1)
+                    return parse_labels(text.decode("utf-8", "replace")) if len(text) <= _LARGEST_LABELS else ()
     except Exception:  # every way of compressing has errors of its own
         pass
     return ()
@@ -153,8 +169,18 @@ def _floats(table: Any, number: int) -> tuple[float, ...]:
 
 
 def _text(table: Any, number: int) -> str:
+    """A name; not one so long that copying it from a shared place, again and again, would take the memory.
+
+    Raises:
+        ValueError: it is.
+    """
     position = _field(table, number)
-    return table.String(position).decode("utf-8", "replace") if position else ""
+    if not position:
+        return ""
+    start = position + struct.unpack_from("<I", table.Bytes, position)[0]
+    if (length := struct.unpack_from("<I", table.Bytes, start)[0]) > _LONGEST_TEXT:
+        raise ValueError(f"a name of {length} bytes")
+    return bytes(table.Bytes[start + 4 : start + 4 + length]).decode("utf-8", "replace")
 
 
 def _unsigned(table: Any, number: int) -> int:
