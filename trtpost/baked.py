@@ -196,6 +196,18 @@ def check_calls(functions: dict[Call, list[Call]], graph: list[Call], name: str)
     Raises:
         ModelError: they do not end.
     """
+    counts = expanded(functions, name)
+    if (total := sum(counts.get(call, 1) for call in graph)) > MAX_NODES:
+        what = f"its functions expand to {total:.2g} nodes" if total > len(graph) else f"it has {total} nodes"
+        raise ModelError(f"{name}: {what}; more than {MAX_NODES} are not taken")
+
+
+def expanded(functions: dict[Call, list[Call]], name: str) -> dict[Call, int]:
+    """How many nodes each function has when what it calls is expanded; arguments as of `check_calls`.
+
+    Raises:
+        ModelError: functions call each other in a circle, or too deep.
+    """
     waiting = {key: len(set(calls) & functions.keys()) for key, calls in functions.items()}
     callers: dict[Call, list[Call]] = {}
     for key, calls in functions.items():
@@ -206,7 +218,7 @@ def check_calls(functions: dict[Call, list[Call]], graph: list[Call], name: str)
     ready = [key for key, count in waiting.items() if not count]  # Kahn's order: each call is looked at once
     while ready:
         key = ready.pop()
-        counts[key] = sum(counts.get(call, 1) for call in functions[key])
+        counts[key] = max(sum(counts.get(call, 1) for call in functions[key]), 1)  # an empty one is called all the same
         depths[key] = 1 + max((depths.get(call, 0) for call in functions[key]), default=0)
         for caller in callers.get(key, ()):
             waiting[caller] -= 1
@@ -216,9 +228,7 @@ def check_calls(functions: dict[Call, list[Call]], graph: list[Call], name: str)
         raise ModelError(f"{name}: function '{left[0][1]}' calls itself, so it has no end")
     if (depth := max(depths.values(), default=0)) > MAX_DEPTH:
         raise ModelError(f"{name}: its functions call each other {depth} deep; more than {MAX_DEPTH} are not taken")
-    if (total := sum(counts.get(call, 1) for call in graph)) > MAX_NODES:
-        what = f"its functions expand to {total:.2g} nodes" if total > len(graph) else f"it has {total} nodes"
-        raise ModelError(f"{name}: {what}; more than {MAX_NODES} are not taken")
+    return counts
 
 
 def _values(given: Iterable[memoryview]) -> dict[str, Value]:

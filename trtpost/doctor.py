@@ -61,7 +61,7 @@ def examine() -> list[Finding]:
         findings += [Finding("GPU", sentence, False) for sentence in missing.by_hand]
         findings += [Finding("GPU", f"trtpost doctor --fix would {step}", False) for step in missing.steps]
     walls = fence.kinds()
-    kept = f"in a process that {' and '.join(walls)} keep to computing (docs/security.md)"
+    kept = f"in a process that is kept to computing by {' and '.join(walls)} (docs/security.md)"
     free = "nothing keeps its process to computing, with neither Landlock nor seccomp: convert what you trust"
     findings.append(Finding("conversion", kept if walls else free, len(walls) == 2 or None))
     flavour, why = flavours.builder_here()

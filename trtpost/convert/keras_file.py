@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trtpost.convert.archive import read_entry
 from trtpost.convert.formats import HDF5
 from trtpost.errors import ModelError, reason
 from trtpost.files import open_regular
@@ -24,6 +25,9 @@ _ACTIVE_IN_TRAINING = re.compile(r"BatchNorm|Dropout|Noise")
 
 Not those that augment photos: they say so of themselves in every file, and are inactive in every prediction.
 """
+
+_OTHERS_CODE = frozenset({"TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer"})
+"""Keras's own layers that load a SavedModel of any path, or unpickle; not every version of Keras refuses them."""
 
 _AS_MEANT = "call its layers with training=False, or leave the argument out, and save the model again"
 
@@ -61,7 +65,7 @@ def read_config(path: Path) -> dict[str, Any]:
     try:
         text = _config_of_archive(path) if is_archive(path) else _config_of_hdf5(path)
         found = json.loads(text)
-    except (OSError, zipfile.BadZipFile, ValueError, EOFError) as error:
+    except (OSError, zipfile.BadZipFile, ValueError, EOFError, RecursionError) as error:
         raise ModelError(f"the file is damaged or cut short: {reason(error)}") from None
     if not isinstance(found, dict):
         raise ModelError("the file is damaged: its configuration is not one of a model")
@@ -78,6 +82,10 @@ def check_config(config: dict[str, Any]) -> None:
         if _own_code(layer):
             kind = "is a Lambda" if layer.class_name == "Lambda" else "holds a lambda"
             raise ModelError(f"layer '{layer.name}' {kind}, whose code is in the file; {how_to_export()}")
+        if (kind := layer.class_name.rsplit(">", maxsplit=1)[-1]) in _OTHERS_CODE:
+            raise ModelError(
+                f"layer '{layer.name}' is a {kind}, which runs what another framework or file holds; {how_to_export()}"
+            )
         if (culprit := _called_in_training(layer)) is not None:
             inside = "" if culprit is layer else f", and in it '{culprit.name}', a {culprit.class_name},"
             raise ModelError(
@@ -116,11 +124,10 @@ def _config_of_archive(path: Path) -> str | bytes:
             raise ModelError("it is an archive without config.json: not a Keras model")
         if not any(name.startswith("model.weights.") for name in names):
             raise ModelError("the Keras file holds a network without weights: save the whole model with model.save")
-        with archive.open("config.json") as entry:  # what the archive says of its size need not be true
-            text = entry.read(MAX_CONFIG + 1)
-        if len(text) > MAX_CONFIG:
-            raise ModelError(f"its config.json has more than {MAX_CONFIG >> 20} MiB, and no network's is that long")
-        return text
+        try:
+            return read_entry(archive, "config.json", MAX_CONFIG)
+        except ValueError as error:
+            raise ModelError(str(error)) from None
 
 
 def _config_of_hdf5(path: Path) -> str | bytes:

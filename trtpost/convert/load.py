@@ -190,7 +190,9 @@ def keras_function(path: Path, input_size: Sequence[int] | None) -> tuple[Any, A
                 "[1, HEIGHT, WIDTH, 3], or begin it with keras.Input, and save it again"
             )
         spec = tf.TensorSpec(_sized(tuple(shape), input_size), keras.config.floatx(), name="image")
-        return model, tf.function(model, autograph=False).get_concrete_function(spec, training=False), []
+        traced = tf.function(model, autograph=False).get_concrete_function(spec, training=False)
+        check_graph_def(traced.graph.as_graph_def())
+        return model, traced, []
     specs = [tf.TensorSpec(_sized(tensor.shape, input_size), tensor.dtype, name=tensor.name) for tensor in inputs]
     structure = inputs[0] if isinstance(model, keras.Sequential) else model.input  # a list or a dictionary, perhaps
 
@@ -198,6 +200,7 @@ def keras_function(path: Path, input_size: Sequence[int] | None) -> tuple[Any, A
         return model(keras.tree.pack_sequence_as(structure, list(tensors)), training=False)
 
     function = tf.function(call, autograph=False).get_concrete_function(*specs)
+    check_graph_def(function.graph.as_graph_def())
     if isinstance(function.structured_outputs, dict):
         return model, function, sorted(function.structured_outputs)
     # Keras 3 calls every output keras_tensor_N; the layer that made it has the name that people know

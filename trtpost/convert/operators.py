@@ -7,6 +7,7 @@ in a model is looked at before TensorFlow loads it, and what is not known to com
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import re
 from collections.abc import Iterable, Iterator
@@ -15,6 +16,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from google.protobuf.message import DecodeError
+
+from trtpost.baked import Call, expanded
+from trtpost.convert.tflite import tensorflow_operators
 from trtpost.errors import ModelError
 
 MODULES = (
@@ -59,6 +64,7 @@ NOT_COMPUTING = frozenset(
         "Abort",  # ends the process
         *("Copy", "CopyHost", "DebugIdentity", "DebugIdentityV2", "DebugIdentityV3", "DebugNanCount"),
         *("DebugNumericSummary", "DebugNumericSummaryV2"),  # all of them write to the URLs that they are given
+        "ImmutableConst",  # its values are those of a file, of any name
     }
 )
 """Operators of `MODULES` that do something else as well."""
@@ -70,7 +76,8 @@ SAVING = frozenset(
 
 WRITING = frozenset({"Save", "SaveSlices", "SaveV2", "MergeV2Checkpoints"})
 
-INIT_COLLECTIONS = ("saved_model_main_op", "legacy_init_op", "saved_model_train_op")
+MAX_NODES = 1 << 20
+"""Of a graph whose functions are expanded, as they are when it is frozen: eight times what an ONNX file may have."""
 
 
 @cache
@@ -100,6 +107,7 @@ def check_graph_def(graph: Any) -> None:
     """
     for function, node in _nodes(graph):
         _check(node, function)
+    _check_calls(graph)
 
 
 def check_saved_model(folder: Path) -> None:
@@ -115,6 +123,7 @@ def check_saved_model(folder: Path) -> None:
 
     for meta_graph in parse_saved_model(str(folder)).meta_graphs:
         graph = meta_graph.graph_def
+        _check_calls(graph)
         reached = _reached(meta_graph)
         for function, node in _nodes(graph):
             place = (function, "") if function else ("", node.name)
@@ -127,18 +136,16 @@ def check_saved_model(folder: Path) -> None:
                 _check(node, function)
 
 
-def check_flex_operators(codes: Iterable[str]) -> None:
-    """Refuse a TFLite model whose custom operators are TensorFlow's, but for those that compute.
+def check_tflite(path: Path) -> None:
+    """Refuse a TFLite model that holds operators of TensorFlow, but for those that compute.
 
-    Args:
-        codes: names of its custom operators; TensorFlow's begin with `Flex`.
+    What runs is the node in the options of a custom operator, whatever the operator is called: both are looked at.
 
     Raises:
-        ModelError: it names the operator.
+        ModelError: it names the operator; or the file is damaged.
     """
-    for code in codes:
-        name = code.removeprefix("Flex")
-        if name != code and not is_computing(name):
+    for name in tensorflow_operators(path):
+        if not is_computing(name):
             raise ModelError(_sentence(name, "an operator of TensorFlow in the TFLite file"))
 
 
@@ -163,18 +170,48 @@ def _nodes(graph: Any) -> Iterator[tuple[str, Any]]:
             yield function.signature.name, node
 
 
+def _check_calls(graph: Any) -> None:
+    """Refuse functions without end, and those that expand to more nodes than any network has.
+
+    Raises:
+        ModelError: they do.
+    """
+    names = {function.signature.name for function in graph.library.function}
+
+    def calls(nodes: Iterable[Any]) -> list[Call]:
+        called = ([("function", name) for name in _called(node) if name in names] for node in nodes)
+        return [call for one in called for call in one or [("operator", "")]]
+
+    functions = {("function", one.signature.name): calls(one.node_def) for one in graph.library.function}
+    counts = expanded(functions, "its graph")
+    total = max((sum(counts.get(call, 1) for call in calls(graph.node)), *counts.values()))
+    if total > MAX_NODES:
+        raise ModelError(f"its functions expand to {total:.2g} nodes; more than {MAX_NODES} are not taken")
+
+
 def _reached(meta_graph: Any) -> set[tuple[str, str]]:
-    """What loading or running comes to: nodes of the graph as ("", name), functions as (name, "")."""
+    """What loading or running comes to: nodes of the graph as ("", name), functions as (name, "").
+
+    Loading a SavedModel of TensorFlow 1 runs initialisers of tables and variables that its collections name.
+    """
+    from tensorflow.core.framework.variable_pb2 import VariableDef
+
     graph = meta_graph.graph_def
     ends = [
         tensor.name
         for signature in meta_graph.signature_def.values()
         for tensor in (*signature.inputs.values(), *signature.outputs.values())
     ]
-    for name in INIT_COLLECTIONS:
-        if name in meta_graph.collection_def:
-            ends += meta_graph.collection_def[name].node_list.value
-    functions = list(meta_graph.object_graph_def.concrete_functions)
+    for name, collection in meta_graph.collection_def.items():
+        ends += collection.node_list.value
+        for content in collection.bytes_list.value if name != "savers" else ():
+            with contextlib.suppress(DecodeError):  # not all are variables
+                variable = VariableDef.FromString(content)
+                ends += [variable.variable_name, variable.initializer_name]
+                ends += [variable.initial_value_name, variable.snapshot_name]
+    functions = [*meta_graph.object_graph_def.concrete_functions]
+    # TensorFlow runs one function instead of another that says that it does the same
+    functions += [one.signature.name for one in graph.library.function if "api_implements" in one.attr]
     return _behind(graph, ends, functions)
 
 
