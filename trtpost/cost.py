@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 import struct
 from typing import IO
@@ -46,6 +47,10 @@ MAX_GIF_HEADER = 1 << 20
 
 class CostError(Exception):
     """A file that would take a decoder far longer than a photo of its size; says what it has, and what to do."""
+
+
+MAX_SCALED = 1 << 26
+"""Samples of a PNM whose largest is not 255: they are decoded in Python, about three million a second."""
 
 
 def check_cost(content: bytes, *, whole: bool = True) -> bool:
@@ -145,6 +150,12 @@ def _check_pnm(content: bytes) -> None:
         raise CostError(f"has more than {HEADER_BYTES} bytes before its pixels: save it anew")
     if content[1:2] in (b"1", b"2", b"3") and len(content) > MAX_PLAIN:
         raise CostError(f"has its pixels as text, of which {MAX_PLAIN >> 20} MiB are read: save it as PNG")
+    kind, *sides, largest = (header.split(None, 4) + [b""] * 4)[:4]
+    is_native = largest == b"255" or (kind == b"P5" and largest == b"65535")
+    if kind in (b"P5", b"P6") and not is_native and all(side.isdigit() for side in sides):
+        samples = math.prod(int(side[:9]) for side in sides) * (3 if kind == b"P6" else 1)
+        if samples > MAX_SCALED:
+            raise CostError(f"has {samples / 1e6:.0f} million samples that are no bytes; save it as PNG or TIFF")
 
 
 _NUMBERS = (3, 4, 5, 8, 9, 10, 11, 12, 13, 16, 17, 18)

@@ -6,6 +6,7 @@ Each is made with TensorFlow as anybody could make it, and would write a file of
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -216,74 +217,87 @@ def test_saved_models_of_tensorflow_1_with_a_main_op(tf, collection, tmp_path, p
 
 @pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("collection", ["table_initializer", "local_variables"])
-def test_saved_models_of_tensorflow_1_whose_collections_lead_to_a_savers_operator(tf, collection, tmp_path, proof):
-    """Without a main_op, loading initialises tables and local variables; the saver's operators may be in a model."""
+def test_what_tensorflow_1_begins_a_session_with(tf, collection, tmp_path, proof):
+    """The saver's operator, in what is run for tables and local variables."""
     v1 = tf.compat.v1
     with v1.Graph().as_default(), v1.Session() as session:
         image = v1.placeholder(tf.float32, [1, 8, 12, 3], name="image")
-        weight = v1.get_variable("weight", initializer=1.0, use_resource=True)
-        result = tf.identity(logits(tf, image * weight), name="logits")
-        session.run(weight.initializer)
+        variable = v1.get_variable("v", initializer=1.0, use_resource=True)
+        result = tf.identity(logits(tf, image) * variable, name="logits")
         act = tf.raw_ops.SaveV2(
             prefix=str(proof), tensor_names=["a"], shape_and_slices=[""], tensors=[tf.constant(1.0)]
         )
+        session.run(variable.initializer)
         if collection == "table_initializer":
             v1.add_to_collection(collection, act)
         else:
             with tf.control_dependencies([act]):
-                value = tf.identity(tf.constant(2.0))
-            v1.get_variable("local", initializer=value, collections=[collection], use_resource=True)
+                start = tf.identity(tf.constant(2.0))
+            v1.get_variable("w", initializer=start, collections=[collection], use_resource=True)
         builder = v1.saved_model.builder.SavedModelBuilder(str(tmp_path / "saved"))
         signature = v1.saved_model.predict_signature_def({"image": image}, {"logits": result})
         builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature})
         builder.save()
-    for one in tmp_path.glob("written*"):  # building has run it
-        one.unlink()
     with pytest.raises(ModelError, match=REFUSED.format("SaveV2")):
         convert(tmp_path / "saved")
     assert not list(tmp_path.glob("written*"))
-    tf.saved_model.load(str(tmp_path / "saved"))
-    assert list(tmp_path.glob("written*")), "the test has no case: TensorFlow does not run it"
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_functions_that_tensorflow_runs_in_place_of_others(tf, tmp_path, proof):
-    """By the attribute `api_implements`, a function that nothing calls is run instead of one that is called."""
-    from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+def test_a_saved_model_of_tensorflow_1_with_its_saver_is_taken(tf, tmp_path):
+    v1 = tf.compat.v1
+    with v1.Graph().as_default(), v1.Session() as session:
+        image = v1.placeholder(tf.float32, [1, 8, 12, 3], name="image")
+        variable = v1.get_variable("v", initializer=1.0)
+        result = tf.identity(logits(tf, image) * variable, name="logits")
+        session.run(variable.initializer)
+        v1.train.Saver()  # one more, in a collection
+        builder = v1.saved_model.builder.SavedModelBuilder(str(tmp_path / "saved"))
+        signature = v1.saved_model.predict_signature_def({"image": image}, {"logits": result})
+        builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature})
+        builder.save()
+    assert convert(tmp_path / "saved").graph.output
 
-    @tf.function(autograph=False)
-    def harmless(image):
-        return image * 2.0
 
-    class Model(tf.Module):
-        @tf.function(input_signature=[tf.TensorSpec([1, 8, 12, 3])])
-        def __call__(self, image):
-            with tf.device("/device:CPU:0"):
-                return {"logits": logits(tf, harmless(image))}
+def test_functions_that_take_the_place_of_others(tf, tmp_path, proof):
+    """Grappler swaps functions that say they implement the same: so none of these may use the saver's operators."""
+    from tensorflow.core.protobuf import saved_model_pb2
 
-    @tf.function(autograph=False)
-    def acting(image):
-        save = tf.raw_ops.SaveV2(
-            prefix=str(proof), tensor_names=["a"], shape_and_slices=[""], tensors=[tf.constant(1.0)]
-        )
-        with tf.control_dependencies([save]):
-            return image * 3.0
+    from trtpost.convert.operators import check_saved_model
 
-    source = saved(tf, Model(), tmp_path / "saved", proof)
-    content = SavedModel.FromString((source / "saved_model.pb").read_bytes())
-    library = content.meta_graphs[0].graph_def.library
-    (called,) = (one for one in library.function if "harmless" in one.signature.name)
-    instead = library.function.add()
-    instead.CopyFrom(acting.get_concrete_function(tf.TensorSpec([1, 8, 12, 3])).function_def)
-    for one, device in ((called, b"GPU"), (instead, b"CPU")):
-        one.attr["api_implements"].s = b"interface"
-        one.attr["api_preferred_device"].s = device
-    (source / "saved_model.pb").write_bytes(content.SerializeToString())
+    folder = saved(tf, unused(tf, proof), tmp_path / "saved", proof)
+    source = saved(tf, saver(tf, proof), tmp_path / "other", proof)
+    model, other = saved_model_pb2.SavedModel(), saved_model_pb2.SavedModel()
+    model.ParseFromString((folder / "saved_model.pb").read_bytes())
+    other.ParseFromString((source / "saved_model.pb").read_bytes())
+    library = model.meta_graphs[0].graph_def.library
+    for function in list(library.function):
+        if "WriteFile" in {node.op for node in function.node_def}:
+            library.function.remove(function)
+    (acting,) = (
+        one
+        for one in other.meta_graphs[0].graph_def.library.function
+        if "SaveV2" in {node.op for node in one.node_def} and "traced_save" not in one.signature.name
+    )
+    acting.signature.name = "acting"
+    acting.attr["api_implements"].s = b"the forward function"
+    library.function.add().CopyFrom(acting)
+    (folder / "saved_model.pb").write_bytes(model.SerializeToString())
     with pytest.raises(ModelError, match=REFUSED.format("SaveV2")):
-        convert(source)
-    assert not list(tmp_path.glob("written*"))
-    tf.saved_model.load(str(source)).signatures["serving_default"](tf.zeros([1, 8, 12, 3]))
-    assert list(tmp_path.glob("written*")), "the test has no case: TensorFlow does not run it"
+        check_saved_model(folder)
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_a_file_that_is_read_as_a_weight(tf, tmp_path, proof):
+    proof.write_bytes(np.zeros(1, np.float32).tobytes())
+    v1 = tf.compat.v1
+    with v1.Graph().as_default() as graph:
+        image = v1.placeholder(tf.float32, [1, 8, 12, 3], name="image")
+        secret = tf.raw_ops.ImmutableConst(dtype=tf.float32, shape=[1], memory_region_name=str(proof))
+        tf.identity(logits(tf, image) + secret, name="logits")
+    (tmp_path / "net.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    with pytest.raises(ModelError, match=REFUSED.format("ImmutableConst")):
+        convert(tmp_path / "net.pb")
 
 
 @pytest.mark.usefixtures("in_this_process")
@@ -300,49 +314,6 @@ def test_frozen_graphs(tf, tmp_path, proof):
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_frozen_graphs_whose_values_are_a_file(tf, tmp_path):
-    secret = tmp_path / "secret"
-    secret.write_bytes(np.ones(3, np.float32).tobytes())
-    v1 = tf.compat.v1
-    with v1.Graph().as_default() as graph:
-        image = v1.placeholder(tf.float32, [1, 8, 12, 3], name="image")
-        values = tf.raw_ops.ImmutableConst(dtype=tf.float32, shape=[3], memory_region_name=str(secret))
-        tf.identity(logits(tf, image * values), name="logits")
-    (tmp_path / "net.pb").write_bytes(graph.as_graph_def().SerializeToString())
-    with pytest.raises(ModelError, match=REFUSED.format("ImmutableConst")):
-        convert(tmp_path / "net.pb")
-
-
-def chain(tf, bodies: list[list[str]]):
-    """A GraphDef of functions f0, f1, ...: each calls those named, and the graph calls the first."""
-    graph = tf.compat.v1.GraphDef()
-    for index, calls in enumerate(bodies):
-        function = graph.library.function.add()
-        function.signature.name = f"f{index}"
-        for number, call in enumerate(calls):
-            node = function.node_def.add(name=f"n{number}", op="PartitionedCall")
-            node.attr["f"].func.name = call
-    graph.node.add(name="call", op="PartitionedCall").attr["f"].func.name = "f0"
-    return graph
-
-
-def test_functions_without_end(tf):
-    from trtpost.convert.operators import check_graph_def
-
-    check_graph_def(chain(tf, [["f1", "f1"], ["f2"], []]))
-    for bodies, fault in (
-        ([["f1"], ["f0"]], "calls itself"),
-        (
-            [*([f"f{index + 1}"] * 2 for index in range(40)), []],
-            r"functions expand to 1\.1e\+12 nodes; more than 1048576",
-        ),
-        ([*([f"f{index + 1}"] for index in range(4000)), []], "call each other 4001 deep; more than 100"),
-    ):
-        with pytest.raises(ModelError, match=fault):
-            check_graph_def(chain(tf, bodies))
-
-
-@pytest.mark.usefixtures("in_this_process")
 def test_tflite_files_with_operators_of_tensorflow(tf, tmp_path, proof):
     converter = tf.lite.TFLiteConverter.from_concrete_functions(
         [forward(tf, proof).__call__.get_concrete_function()], forward(tf, proof)
@@ -351,45 +322,15 @@ def test_tflite_files_with_operators_of_tensorflow(tf, tmp_path, proof):
     converter.allow_custom_ops = True
     content = converter.convert()
     proof.unlink(missing_ok=True)
-    if content.count(b"FlexWriteFile") != 1:
+    (tmp_path / "net.tflite").write_bytes(content)
+    if "FlexWriteFile" not in dict(tflite.custom_operators(tmp_path / "net.tflite")):
         pytest.fail("TensorFlow's converter leaves the operator out: the test has no case")
-    path = tmp_path / "net.tflite"
-    for name in (b"FlexWriteFile", b"FlexTranspose"):  # what is run is the node in its options, whatever it is called
-        path.write_bytes(content.replace(b"FlexWriteFile", name))
-        with pytest.raises(ModelError, match=REFUSED.format("WriteFile")):
-            convert(path)
-    path.write_bytes(content.replace(b"\x09WriteFile", b"\x09WriteFil\xff"))
-    with pytest.raises(ModelError):
-        convert(path)
-    assert not proof.exists()
-
-
-@pytest.mark.usefixtures("in_this_process")
-def test_tflite_files_with_operators_of_tensorflow_that_compute(tf, tmp_path):
-    @tf.function(input_signature=[tf.TensorSpec([1, 8, 12, 3])])
-    def network(image):
-        return tf.math.tan(logits(tf, image))
-
-    converter = tf.lite.TFLiteConverter.from_concrete_functions([network.get_concrete_function()])
-    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS, tf.lite.OpsSet.SELECT_TF_OPS]
-    (tmp_path / "net.tflite").write_bytes(converter.convert())
-    assert tflite.tensorflow_operators(tmp_path / "net.tflite") == {"Tan"}
-    assert "Tan" in [node.op_type for node in convert(tmp_path / "net.tflite").graph.node]
-
-
-@pytest.mark.usefixtures("in_this_process")
-def test_keras_layers_that_load_other_files(tf, tmp_path, proof):
-    import keras
-
-    source = saved(tf, forward(tf, proof), tmp_path / "saved", proof)
-    layer = keras.layers.TFSMLayer(str(source), call_endpoint="serving_default", name="theirs")
-    image = keras.Input((8, 12, 3), batch_size=1)
-    keras.Model(image, layer(image)["logits"]).save(tmp_path / "net.keras")
-    proof.unlink(missing_ok=True)
-    with pytest.raises(
-        ModelError, match=r"layer 'theirs' is a TFSMLayer, which runs what another .* holds; code is never"
-    ):
-        convert(tmp_path / "net.keras")
+    with pytest.raises(ModelError, match=REFUSED.format("WriteFile")):
+        convert(tmp_path / "net.tflite")
+    # under the name of another one: what runs is the node in its options
+    (tmp_path / "net.tflite").write_bytes(content.replace(b"FlexWriteFile", b"FlexTranspose"))
+    with pytest.raises(ModelError, match=REFUSED.format("WriteFile")):
+        convert(tmp_path / "net.tflite")
     assert not proof.exists()
 
 
@@ -402,27 +343,9 @@ def test_what_is_never_among_the_operators_that_compute(tf):
         *("TextLineReaderV2", "TFRecordReader", "TextLineDataset", "IteratorGetNext", "RemoteCall", "DebugIdentityV2"),
         *("Copy", "CopyHost", "Abort", "InitializeTableFromTextFileV2", "LoadAndRemapMatrix", "WriteSummary"),
         *("CreateSummaryFileWriter", "FileSystemSetConfiguration", "LMDBReader", "CollectiveReduce", "Send", "_Recv"),
-        *("ImmutableConst", "SdcaOptimizer", "NoSuchOperator", "", *SAVING),
+        *("SdcaOptimizer", "NoSuchOperator", "", *SAVING),
     ):
         assert not is_computing(name), name
-
-
-def test_no_operator_that_computes_has_an_attribute_for_a_place(tf):
-    """Files and addresses may be attributes too; the operators of a newer TensorFlow would be seen here."""
-    del tf
-    from tensorflow.python.framework import op_def_registry
-
-    from trtpost.convert.operators import computing
-
-    places = ("file", "path", "region", "url", "address", "server", "directory", "prefix", "token")
-    found = {
-        (name, attribute.name)
-        for name in computing()
-        if (definition := op_def_registry.get(name)) is not None
-        for attribute in definition.attr
-        if "string" in attribute.type and any(place in attribute.name for place in places)
-    }
-    assert not found
 
 
 def test_what_tf2onnx_converts_computes(tf):
@@ -442,6 +365,43 @@ def test_what_tf2onnx_converts_computes(tf):
     }
 
 
+@pytest.mark.parametrize("kind", ["TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer", "keras>TFSMLayer"])
+def test_layers_that_load_other_models(kind):
+    """From a folder that the file names, or out of a pickle."""
+    layer = {"class_name": kind, "module": "keras.layers", "config": {"name": "other", "filepath": "/somewhere"}}
+    config = {"class_name": "Functional", "config": {"name": "net", "layers": [layer]}}
+    with pytest.raises(ModelError, match=r"layer 'other' is a .*, which runs a model of another kind.*model\.export"):
+        keras_file.check_config(config)
+
+
+def test_modules_that_a_file_names_are_not_imported(tf):
+    del tf
+    layer = {"class_name": "Own", "module": "this.imports", "registered_name": "Own", "config": {"name": "mine"}}
+    config = {"class_name": "Functional", "module": "keras", "config": {"name": "net", "layers": [layer]}}
+    with pytest.raises(ModelError, match=r"layer 'mine' \(Own\) is not one of Keras's own.*model\.export"):
+        keras_file.check_config(config)
+
+
+def test_functions_that_double(tf):
+    """Thirty that call the one before twice are a file of some kilobytes."""
+    from tensorflow.core.framework.graph_pb2 import GraphDef
+
+    from trtpost.convert.operators import check_graph_def
+
+    del tf
+    graph = GraphDef()
+    for level in range(30):
+        function = graph.library.function.add()
+        function.signature.name = f"f{level}"
+        for number in range(2):
+            node = function.node_def.add(name=f"n{number}", op="PartitionedCall" if level else "Relu")
+            if level:
+                node.attr["f"].func.name = f"f{level - 1}"
+    graph.node.add(name="call", op="PartitionedCall").attr["f"].func.name = "f29"
+    with pytest.raises(ModelError, match=r"expand to 1\.1e\+09 nodes"):
+        check_graph_def(graph)
+
+
 # ---- the fence -------------------------------------------------------------------------------------------------------
 
 ENCLOSED = """
@@ -458,7 +418,6 @@ for act in (
     lambda: os.rename(outside / "there", inside / "there"), lambda: os.truncate(outside / "there", 0),
     lambda: os.symlink("x", outside / "link"), lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
     lambda: socket.socket(socket.AF_INET), lambda: socket.socket(socket.AF_UNIX),
-    lambda: os.kill(os.getppid(), 0) if fence._landlock_version() >= 6 else os.chdir(outside / "none"),
 ):
     try:
         act()
@@ -476,7 +435,7 @@ def test_an_enclosed_process_writes_below_one_folder_and_has_no_sockets(tmp_path
     outside.mkdir()
     (outside / "there").write_text("kept")
     done = subprocess.run([sys.executable, "-c", ENCLOSED, inside, outside], capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) <= {"1", "2", "13", "18"}, done.stdout  # EPERM, ENOENT, EACCES, EXDEV
+    assert set(done.stdout.split()) <= {"13", "18"}, done.stdout  # EACCES, EXDEV
     assert [path.name for path in outside.iterdir()] == ["there"]
     assert (outside / "there").read_text() == "kept"
 
@@ -501,38 +460,6 @@ def test_without_list_and_fence_it_would_be_written(tf, tmp_path, proof, monkeyp
     monkeypatch.setattr("trtpost.convert.operators.is_computing", lambda _: True)
     convert(source)
     assert proof.read_text() == "x"
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the limits are Linux's")
-@pytest.mark.parametrize(
-    ("worker", "fault"),
-    [
-        (
-            "fence.CPU_SECONDS = 1\nfence.enclose(Path.cwd(), os.getppid())\nwhile True: pass",
-            "seconds of the processor",
-        ),
-        ("os.kill(os.getpid(), 9)", "as it does where memory runs out"),
-    ],
-    ids=["time", "memory"],
-)
-def test_a_conversion_that_is_ended_says_why(worker, fault, tmp_path, monkeypatch):
-    (tmp_path / "net.pb").write_bytes(b"\n\x00")
-    start = (
-        "import os, sys\nif '-m' in sys.argv:\n    from pathlib import Path\n    from trtpost.convert import fence\n"
-    )
-    body = start + "".join(f"    {line}\n" for line in worker.splitlines())
-    (tmp_path / "sitecustomize.py").write_text(body)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
-    with pytest.raises(ModelError, match=fault):
-        convert(tmp_path / "net.pb")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="who ends first is said in Linux's /proc")
-def test_where_memory_runs_out_the_process_is_the_first_to_end(tmp_path):
-    code = "import os, sys\nfrom pathlib import Path\nfrom trtpost.convert import fence\n"
-    code += "fence.enclose(Path(sys.argv[1]), os.getppid())\nprint(Path('/proc/self/oom_score_adj').read_text())"
-    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
-    assert int(done.stdout) == 1000
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ending with the parent is Linux's")
@@ -571,37 +498,27 @@ def test_a_keras_configuration_that_unpacks_to_more_than_any_has(tmp_path):
         keras_file.read_config(tmp_path / "net.keras")
 
 
-def test_configurations_and_labels_that_other_ways_of_compressing_hide(tmp_path):
-    """LZMA unpacks as a whole, to any size; and what an archive says of a size may be a lie."""
+def test_archives_that_python_unpacks_whole(tmp_path):
+    """LZMA gives all of it, however little is asked for."""
     with zipfile.ZipFile(tmp_path / "net.keras", "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("model.weights.h5", b"x")
-        archive.writestr("config.json", b" " * (1 << 20))
-    with pytest.raises(ModelError, match=r"config\.json is compressed in an unusual way: pack it with deflate"):
+        archive.writestr("config.json", b"{}")
+    with pytest.raises(ModelError, match="is compressed as Keras does not"):
         keras_file.read_config(tmp_path / "net.keras")
-    for content, labels in ((b"sky\nroad\n", ("sky", "road")), (b"sky\n" * (2 << 20), ())):
-        path = tmp_path / f"{len(content)}.tflite"
-        path.write_bytes(named_tables(4, 0, b"mean"))
-        with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("labels.txt", content)
-        data = bytearray(path.read_bytes())
-        size = data.rfind(b"PK\1\2") + 24  # in the central directory
-        data[size : size + 4] = struct.pack("<I", min(len(content), 1000))
-        path.write_bytes(data)
-        assert tflite.read_metadata(path).labels == labels
 
 
-def named_tables(field: int, count: int, name: bytes, slot: int = 0) -> bytes:
-    """A TFLite model of which one field is a list of `count` times the same table, which holds a name and no more."""
+def shared_text(count: int, length: int, field: int) -> bytes:
+    """A TFLite file one of whose lists names the same table again and again, and this one long text."""
     import flatbuffers
 
     builder = flatbuffers.Builder(1 << 20)
-    text = builder.CreateString(name)
-    builder.StartObject(slot + 1)
-    builder.PrependUOffsetTRelativeSlot(slot, text, 0)
-    entry = builder.EndObject()
+    text = builder.CreateString("x" * length)
+    builder.StartObject(2)
+    builder.PrependUOffsetTRelativeSlot(1 if field == 1 else 0, text, 0)
+    table = builder.EndObject()
     builder.StartVector(4, count, 4)
     for _ in range(count):
-        builder.PrependUOffsetTRelative(entry)
+        builder.PrependUOffsetTRelative(table)
     entries = builder.EndVector()
     builder.StartObject(8)
     builder.PrependUOffsetTRelativeSlot(field, entries, 0)
@@ -609,44 +526,32 @@ def named_tables(field: int, count: int, name: bytes, slot: int = 0) -> bytes:
     return bytes(builder.Output())
 
 
-LIMITED = """
-import resource, sys
-from pathlib import Path
-from trtpost.convert import tflite
-from trtpost.errors import ModelError
-resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
-resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
-print(tflite.read_metadata(Path(sys.argv[1])) == tflite.Metadata())
-try:
-    print(tflite.tensorflow_operators(Path(sys.argv[1])))
-except ModelError as error:
-    print(error)
-"""
+def test_tflite_names_that_share_one_text(tf, tmp_path):
+    del tf
+    (tmp_path / "net.tflite").write_bytes(shared_text(2000, 1_000_000, 1))
+    with pytest.raises(ModelError, match="a name of 1000000 bytes"):
+        tflite.custom_operators(tmp_path / "net.tflite")
+    (tmp_path / "net.tflite").write_bytes(shared_text(20_000, 2_000_000, 6))
+    assert tflite.read_metadata(tmp_path / "net.tflite") == tflite.Metadata()
 
 
-@pytest.mark.parametrize(
-    ("content", "operators"),
-    [
-        ((6, 200_000, b"TFLITE_METADATA"), "set()"),
-        ((6, 100_000, b"x" * 20_000_000), "set()"),
-        ((1, 100_000, b"x" * 20_000_000, 1), "a name of 20000000 bytes; no more than 4096 are read"),
-        ((1, 200_000, b"Flex", 1), "a list of 200000 tables; no more than 131072 are read"),
-    ],
-    ids=["metadata", "names of metadata", "names of operators", "operators"],
-)
-def test_tflite_tables_that_share_what_they_hold(content, operators, tmp_path):
-    """A list of 200,000 entries that are one table is a file of 800 kB; a name may be as long as the file."""
-    (tmp_path / "net.tflite").write_bytes(named_tables(*content))
-    command = [sys.executable, "-c", LIMITED, tmp_path / "net.tflite"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout.startswith("True\n"), done
-    assert operators in done.stdout
+@pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")
+def test_a_conversion_that_does_not_end_is_told_from_a_damaged_file(tmp_path):
+    code = (
+        "import os, sys; from pathlib import Path; from trtpost.convert import fence; fence.CPU_SECONDS = 1\n"
+        "fence.enclose(Path(sys.argv[1]), os.getppid())\nwhile True: pass"
+    )
+    assert subprocess.run([sys.executable, "-c", code, tmp_path], check=False).returncode == -signal.SIGXCPU
 
 
-def test_the_tables_of_these_cases_are_well_formed():
-    """So that the cases above come to where they mean to."""
-    tables = tflite._tables(tflite._root(named_tables(6, 3, b"TFLITE_METADATA")), 6)
-    assert [tflite._text(table, 0) for table in tables] == ["TFLITE_METADATA"] * 3
+def test_tflite_metadata_that_share_one_table(tmp_path):
+    """200,000 entries of one table are a file of 800 kB; only the first is read."""
+    count = 200_000
+    table = struct.pack("<HHHH", 8, 8, 4, 0)  # vtable: of itself, of the table, one field
+    file = bytearray(struct.pack("<I4s", 0, b"TFL3") + table)
+    file += struct.pack("<iI", len(file) - 8, 0) if len(file) - 8 >= 0 else b""
+    (tmp_path / "net.tflite").write_bytes(bytes(file) + struct.pack("<I", count) + struct.pack("<I", 4) * count)
+    assert tflite.read_metadata(tmp_path / "net.tflite") == tflite.Metadata()
 
 
 def test_a_socket_can_be_made_here():

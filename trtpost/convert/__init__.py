@@ -105,8 +105,6 @@ def _in_a_process(request: dict[str, Any]) -> dict[str, str]:
         return answer
     if finished.returncode == -signal.SIGXCPU:
         return {"error": f"converting it took more than {CPU_SECONDS} seconds of the processor, and was ended"}
-    if finished.returncode == -signal.SIGKILL:
-        return {"error": "the system ended its conversion, as it does where memory runs out; is there more elsewhere?"}
     tail = finished.stderr.strip().splitlines()[-1:] or [f"exit status {finished.returncode}"]
     return {"error": f"TensorFlow stopped while reading it ({tail[0]}); is the file damaged?"}
 

@@ -27,7 +27,6 @@ _PDEATHSIG, _NO_NEW_PRIVS, _SET_SECCOMP, _FILTER = 1, 38, 22, 2
 # of linux/landlock.h: writing, removing, making, and (by ABI) linking across folders, truncating
 _WRITE_FILE, _ALL_WRITES = 1 << 1, sum(1 << bit for bit in (1, *range(4, 13)))
 _REFER, _TRUNCATE = 1 << 13, 1 << 14
-_SCOPE_SIGNAL = 1 << 1  # signals to processes outside
 
 _SOCKET = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
 """By machine: how seccomp calls it, and the number of `socket` there."""
@@ -37,7 +36,7 @@ _X32 = 0x40000000  # from here on, the numbers of x86-64's other interface
 
 
 class _Ruleset(ctypes.Structure):
-    _fields_ = [("files", ctypes.c_uint64), ("ports", ctypes.c_uint64), ("scopes", ctypes.c_uint64)]
+    _fields_ = [("files", ctypes.c_uint64)]
 
 
 class _Beneath(ctypes.Structure):
@@ -80,8 +79,6 @@ def enclose(folder: Path, parent: int) -> None:
     if os.getppid() != parent:  # it ended before that
         os._exit(1)
     _limit()
-    with contextlib.suppress(OSError):  # where memory runs out, this is what ends
-        Path("/proc/self/oom_score_adj").write_text("1000")
     libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
     _without_sockets(libc)
     _write_below(libc, folder)
@@ -92,11 +89,10 @@ def _limit() -> None:
     import resource
 
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    # at the first limit of the processors comes SIGXCPU, of which the parent knows the meaning; at the second, SIGKILL
-    limits = {resource.RLIMIT_CPU: (CPU_SECONDS, CPU_SECONDS + 10), resource.RLIMIT_DATA: (memory, memory)}
-    for kind, limit in limits.items():
+    # at the first of the two limits the signal says what it was
+    for kind, limits in ((resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 5)), (resource.RLIMIT_DATA, (memory,) * 2)):
         with contextlib.suppress(ValueError, OSError):  # the caller has set a lower one
-            resource.setrlimit(kind, limit)
+            resource.setrlimit(kind, limits)
 
 
 def _without_sockets(libc: ctypes.CDLL) -> None:
@@ -135,8 +131,9 @@ def _write_below(libc: ctypes.CDLL, folder: Path) -> None:
     if not version:
         return
     handled = _ALL_WRITES | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
-    rules = _Ruleset(handled, 0, _SCOPE_SIGNAL if version >= 6 else 0)  # older kernels take the zeros
-    ruleset = libc.syscall(_CREATE_RULESET, ctypes.byref(rules), ctypes.c_size_t(ctypes.sizeof(rules)), 0)
+    ruleset = libc.syscall(
+        _CREATE_RULESET, ctypes.byref(_Ruleset(handled)), ctypes.c_size_t(ctypes.sizeof(_Ruleset)), 0
+    )
     if ruleset < 0:
         return
     for place, allowed in ((folder, handled), (Path(os.devnull), _WRITE_FILE | (handled & _TRUNCATE))):

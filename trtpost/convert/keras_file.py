@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trtpost.convert.archive import read_entry
 from trtpost.convert.formats import HDF5
+from trtpost.convert.tflite import UNPACKED
 from trtpost.errors import ModelError, reason
 from trtpost.files import open_regular
 
@@ -26,8 +26,11 @@ _ACTIVE_IN_TRAINING = re.compile(r"BatchNorm|Dropout|Noise")
 Not those that augment photos: they say so of themselves in every file, and are inactive in every prediction.
 """
 
-_OTHERS_CODE = frozenset({"TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer"})
-"""Keras's own layers that load a SavedModel of any path, or unpickle; not every version of Keras refuses them."""
+_PACKAGES = frozenset({"keras", "keras_hub", "keras_cv", "keras_nlp", "builtins"})
+"""Whose modules a configuration may name: some releases of Keras import any that it names."""
+
+_OTHER_MODELS = frozenset({"TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer"})
+"""Layers that load a model of another kind, from anywhere, or unpickle one."""
 
 _AS_MEANT = "call its layers with training=False, or leave the argument out, and save the model again"
 
@@ -65,7 +68,7 @@ def read_config(path: Path) -> dict[str, Any]:
     try:
         text = _config_of_archive(path) if is_archive(path) else _config_of_hdf5(path)
         found = json.loads(text)
-    except (OSError, zipfile.BadZipFile, ValueError, EOFError, RecursionError) as error:
+    except (OSError, zipfile.BadZipFile, ValueError, EOFError) as error:
         raise ModelError(f"the file is damaged or cut short: {reason(error)}") from None
     if not isinstance(found, dict):
         raise ModelError("the file is damaged: its configuration is not one of a model")
@@ -78,14 +81,21 @@ def check_config(config: dict[str, Any]) -> None:
     Raises:
         ModelError: naming the layer.
     """
+    # what a model is trained with is not loaded
+    for value in _dicts({key: one for key, one in config.items() if key != "compile_config"}):
+        module, code = value.get("module"), value.get("class_name")
+        is_foreign = isinstance(module, str) and module.split(".")[0] not in _PACKAGES
+        if is_foreign and isinstance(code, str) and not _is_registered(value):
+            name = value.get("config") if code == "function" else code
+            raise ModelError(f"{described(config, str(name))} is not one of Keras's own; {how_to_export()}")
     for layer in layers_of(config):
+        if layer.class_name.rsplit(">", maxsplit=1)[-1] in _OTHER_MODELS:
+            raise ModelError(
+                f"layer '{layer.name}' is a {layer.class_name}, which runs a model of another kind; {how_to_export()}"
+            )
         if _own_code(layer):
             kind = "is a Lambda" if layer.class_name == "Lambda" else "holds a lambda"
             raise ModelError(f"layer '{layer.name}' {kind}, whose code is in the file; {how_to_export()}")
-        if (kind := layer.class_name.rsplit(">", maxsplit=1)[-1]) in _OTHERS_CODE:
-            raise ModelError(
-                f"layer '{layer.name}' is a {kind}, which runs what another framework or file holds; {how_to_export()}"
-            )
         if (culprit := _called_in_training(layer)) is not None:
             inside = "" if culprit is layer else f", and in it '{culprit.name}', a {culprit.class_name},"
             raise ModelError(
@@ -95,12 +105,30 @@ def check_config(config: dict[str, Any]) -> None:
             )
 
 
+def _is_registered(value: dict[str, Any]) -> bool:
+    """Has the caller's own code made this class or function known to Keras?"""
+    from keras.saving import get_registered_object
+
+    name = value.get("registered_name")
+    return isinstance(name, str) and get_registered_object(name) is not None
+
+
 def how_to_export() -> str:
     """The safe way for a model whose code is not Keras's own."""
     return (
         "code is never run out of a model file: where that code is, load the model, call model.export(folder), "
         "and give the SavedModel folder"
     )
+
+
+def described(config: dict[str, Any], code: str) -> str:
+    """A class or function that Keras does not have, for a message: the layer that is of it, or needs it."""
+    layers = layers_with(config, code)
+    if not layers:
+        return f"'{code}'"
+    layer = layers[-1]
+    needs = "" if layer.class_name == code else f" needs '{code}', which"
+    return f"layer '{layer.name}' ({layer.class_name}){needs}"
 
 
 def layers_with(config: dict[str, Any], code: str) -> list[Layer]:
@@ -124,10 +152,13 @@ def _config_of_archive(path: Path) -> str | bytes:
             raise ModelError("it is an archive without config.json: not a Keras model")
         if not any(name.startswith("model.weights.") for name in names):
             raise ModelError("the Keras file holds a network without weights: save the whole model with model.save")
-        try:
-            return read_entry(archive, "config.json", MAX_CONFIG)
-        except ValueError as error:
-            raise ModelError(str(error)) from None
+        if archive.getinfo("config.json").compress_type not in UNPACKED:
+            raise ModelError("its config.json is compressed as Keras does not: save the model again")
+        with archive.open("config.json") as entry:  # what the archive says of its size need not be true
+            text = entry.read(MAX_CONFIG + 1)
+        if len(text) > MAX_CONFIG:
+            raise ModelError(f"its config.json has more than {MAX_CONFIG >> 20} MiB, and no network's is that long")
+        return text
 
 
 def _config_of_hdf5(path: Path) -> str | bytes:

@@ -222,15 +222,7 @@ def _sized(shape: Any, size: Sequence[int] | None) -> Any:
 def _missing_code(error: Exception, config: dict[str, Any]) -> str | None:
     """The layer whose code Keras does not have, out of its message."""
     found = re.search(r"(?:Could not locate (?:class|function)|Unknown [\w ]+:) '([^']+)'", str(error))
-    if not found:
-        return None
-    layers = keras_file.layers_with(config, found.group(1))
-    if not layers:
-        return f"'{found.group(1)}'"
-    layer = layers[-1]
-    return f"layer '{layer.name}' ({layer.class_name})" + (
-        "" if layer.class_name == found.group(1) else f" needs '{found.group(1)}', which"
-    )
+    return None if found is None else keras_file.described(config, found.group(1))
 
 
 def frozen_graph(path: Path, input_size: Sequence[int] | None = None) -> tuple[Any, list[str], list[str]]:

@@ -7,7 +7,6 @@ in a model is looked at before TensorFlow loads it, and what is not known to com
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import re
 from collections.abc import Iterable, Iterator
@@ -16,11 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from google.protobuf.message import DecodeError
-
 from trtpost.baked import Call, expanded
-from trtpost.convert.tflite import tensorflow_operators
-from trtpost.errors import ModelError
+from trtpost.errors import ModelError, reason
 
 MODULES = (
     *("array_ops", "bitwise_ops", "count_ops", "ctc_ops", "image_ops", "linalg_ops", "list_ops", "manip_ops"),
@@ -62,9 +58,9 @@ TRAINING = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]\w*|\w*Grad(V\d)?|\w*GradG
 NOT_COMPUTING = frozenset(
     {
         "Abort",  # ends the process
+        "ImmutableConst",  # reads a file as a tensor
         *("Copy", "CopyHost", "DebugIdentity", "DebugIdentityV2", "DebugIdentityV3", "DebugNanCount"),
         *("DebugNumericSummary", "DebugNumericSummaryV2"),  # all of them write to the URLs that they are given
-        "ImmutableConst",  # its values are those of a file, of any name
     }
 )
 """Operators of `MODULES` that do something else as well."""
@@ -75,9 +71,6 @@ SAVING = frozenset(
 """What writes and reads checkpoints: the saver's own, which nothing else in a model may use."""
 
 WRITING = frozenset({"Save", "SaveSlices", "SaveV2", "MergeV2Checkpoints"})
-
-MAX_NODES = 1 << 20
-"""Of a graph whose functions are expanded, as they are when it is frozen: eight times what an ONNX file may have."""
 
 
 @cache
@@ -99,22 +92,26 @@ def is_computing(operator: str) -> bool:
     return operator in computing() or (TRAINING.fullmatch(operator) is not None and operator not in NOT_COMPUTING)
 
 
+MAX_NODES = 1 << 20
+"""Of a graph whose functions are expanded, as they are when it is frozen: eight times what an ONNX file may have."""
+
+
 def check_graph_def(graph: Any) -> None:
     """Refuse a GraphDef that holds anything but what computes; in its functions too.
 
     Raises:
         ModelError: it names the operator, the node and the function.
     """
+    _check_calls(graph)
     for function, node in _nodes(graph):
         _check(node, function)
-    _check_calls(graph)
 
 
 def check_saved_model(folder: Path) -> None:
     """Refuse a SavedModel that would do something when it is loaded or run, before it is loaded.
 
-    The saver's own operators may be in it where only the saver's own nodes lead to them: TensorFlow does not run what
-    writes checkpoints, and what reads them only from the folder `variables`.
+    The saver's own operators may be in it where nothing that is run leads to them: TensorFlow does not run what writes
+    checkpoints, and what reads them only from the folder `variables`.
 
     Raises:
         ModelError: it names the operator, the node and the function; or the file is damaged.
@@ -124,50 +121,64 @@ def check_saved_model(folder: Path) -> None:
     for meta_graph in parse_saved_model(str(folder)).meta_graphs:
         graph = meta_graph.graph_def
         _check_calls(graph)
-        reached = _reached(meta_graph)
+        restoring = _behind(graph, [meta_graph.saver_def.restore_op_name])  # is run when the model is loaded
+        running = _behind(graph, *_beginnings(meta_graph))
         for function, node in _nodes(graph):
             place = (function, "") if function else ("", node.name)
-            if node.op in SAVING and place not in reached:
-                continue
-            _check(node, function)
-        restored = _behind(graph, [meta_graph.saver_def.restore_op_name] if meta_graph.HasField("saver_def") else [])
-        for function, node in _nodes(graph):
-            if node.op in WRITING and ((function, "") in restored or ("", node.name) in restored):
+            is_run = place in running or (node.op in WRITING and place in restoring)
+            if is_run or node.op not in SAVING:
                 _check(node, function)
 
 
-def check_tflite(path: Path) -> None:
-    """Refuse a TFLite model that holds operators of TensorFlow, but for those that compute.
+def _beginnings(meta_graph: Any) -> tuple[list[str], list[str]]:
+    """Where loading and running may begin, but for the saver: nodes of the graph, and functions."""
+    graph = meta_graph.graph_def
+    signatures = [one for signature in meta_graph.signature_def.values() for one in signature.outputs.values()]
+    ends = [_node_of(tensor.name) for tensor in signatures]
+    for name, collection in meta_graph.collection_def.items():
+        if name != "savers":  # tables, variables and main operations are begun with what stands here
+            ends += map(_node_of, collection.node_list.value)
+            listed = b"\0".join(collection.bytes_list.value)
+            ends += [node.name for node in graph.node if node.name.encode() in listed]
+    functions = list(meta_graph.object_graph_def.concrete_functions)
+    # TensorFlow replaces a function by another that says it implements the same
+    functions += [one.signature.name for one in graph.library.function if "api_implements" in one.attr]
+    return ends, functions
 
-    What runs is the node in the options of a custom operator, whatever the operator is called: both are looked at.
+
+def check_flex_operators(custom: Iterable[tuple[str, bytes]]) -> None:
+    """Refuse a TFLite model whose custom operators are TensorFlow's, but for those that compute.
+
+    Args:
+        custom: names of its custom operators, and their options; TensorFlow's begin with `Flex`, and their options are
+            a list of the operator's name and its node.
 
     Raises:
-        ModelError: it names the operator; or the file is damaged.
+        ModelError: it names the operator.
     """
-    for name in tensorflow_operators(path):
-        if not is_computing(name):
-            raise ModelError(_sentence(name, "an operator of TensorFlow in the TFLite file"))
+    for code, options in custom:
+        name = code.removeprefix("Flex")
+        if name == code:
+            continue
+        for operator in (name, *(_flex_node(options) if options else ())):
+            if not is_computing(operator):
+                raise ModelError(_sentence(operator, "an operator of TensorFlow in the TFLite file"))
 
 
-def _check(node: Any, function: str) -> None:
-    if not is_computing(node.op):
-        raise ModelError(_sentence(node.op, f"node '{node.name}'" + (f" of function '{function}'" if function else "")))
+def _flex_node(options: bytes) -> tuple[str, str]:
+    """The operator of TensorFlow that a custom operator is, twice: as named beside its node, and by the node.
 
+    Raises:
+        ModelError: the options are damaged.
+    """
+    from flatbuffers import flexbuffers
+    from tensorflow.core.framework.node_def_pb2 import NodeDef
 
-def _sentence(operator: str, where: str) -> str:
-    return (
-        f"it holds the operator {operator} ({where}), which is not known to compute and nothing else: it may read or "
-        "write files, use the network or run code, so the model is not loaded; export the network without it"
-    )
-
-
-def _nodes(graph: Any) -> Iterator[tuple[str, Any]]:
-    """All nodes, each with the name of its function; empty in the graph itself."""
-    for node in graph.node:
-        yield "", node
-    for function in graph.library.function:
-        for node in function.node_def:
-            yield function.signature.name, node
+    try:
+        name, node = flexbuffers.Loads(options)
+        return str(name), NodeDef.FromString(node if isinstance(node, bytes) else node.encode("latin-1")).op
+    except Exception as error:  # both libraries raise anything
+        raise ModelError(f"the options of an operator of TensorFlow cannot be read: {reason(error)}") from None
 
 
 def _check_calls(graph: Any) -> None:
@@ -189,30 +200,25 @@ def _check_calls(graph: Any) -> None:
         raise ModelError(f"its functions expand to {total:.2g} nodes; more than {MAX_NODES} are not taken")
 
 
-def _reached(meta_graph: Any) -> set[tuple[str, str]]:
-    """What loading or running comes to: nodes of the graph as ("", name), functions as (name, "").
+def _check(node: Any, function: str) -> None:
+    if not is_computing(node.op):
+        raise ModelError(_sentence(node.op, f"node '{node.name}'" + (f" of function '{function}'" if function else "")))
 
-    Loading a SavedModel of TensorFlow 1 runs initialisers of tables and variables that its collections name.
-    """
-    from tensorflow.core.framework.variable_pb2 import VariableDef
 
-    graph = meta_graph.graph_def
-    ends = [
-        tensor.name
-        for signature in meta_graph.signature_def.values()
-        for tensor in (*signature.inputs.values(), *signature.outputs.values())
-    ]
-    for name, collection in meta_graph.collection_def.items():
-        ends += collection.node_list.value
-        for content in collection.bytes_list.value if name != "savers" else ():
-            with contextlib.suppress(DecodeError):  # not all are variables
-                variable = VariableDef.FromString(content)
-                ends += [variable.variable_name, variable.initializer_name]
-                ends += [variable.initial_value_name, variable.snapshot_name]
-    functions = [*meta_graph.object_graph_def.concrete_functions]
-    # TensorFlow runs one function instead of another that says that it does the same
-    functions += [one.signature.name for one in graph.library.function if "api_implements" in one.attr]
-    return _behind(graph, ends, functions)
+def _sentence(operator: str, where: str) -> str:
+    return (
+        f"it holds the operator {operator} ({where}), which is not known to compute and nothing else: it may read or "
+        "write files, use the network or run code, so the model is not loaded; export the network without it"
+    )
+
+
+def _nodes(graph: Any) -> Iterator[tuple[str, Any]]:
+    """All nodes, each with the name of its function; empty in the graph itself."""
+    for node in graph.node:
+        yield "", node
+    for function in graph.library.function:
+        for node in function.node_def:
+            yield function.signature.name, node
 
 
 def _behind(graph: Any, ends: Iterable[str], functions: Iterable[str] = ()) -> set[tuple[str, str]]:

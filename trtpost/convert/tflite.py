@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trtpost.convert.archive import read_entry
 from trtpost.errors import ModelError, reason
 from trtpost.files import open_regular
 from trtpost.spec import parse_labels
@@ -21,14 +20,14 @@ from trtpost.spec import parse_labels
 _LARGEST_LABELS = 1 << 22
 """Bytes of class names that are read: archives may hold a thousand times their own size."""
 
+UNPACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""How entries of archives may be compressed: Python unpacks the other kinds whole, whatever little is asked for."""
+
 _MOST_TABLES = 1 << 17
 """Of one list: buffers are the longest, one for each tensor."""
 
-_LONGEST_NAME = 4096
-"""Bytes of a name: tables may share it, and 100,000 copies of a long one are more than any memory."""
-
-_FLEX = "Flex"
-"""How the names of TensorFlow's operators begin in a TFLite file."""
+_LONGEST_TEXT = 4096
+"""Bytes of a name."""
 
 _NORMALIZATION_OPTIONS = 1  # in the union ProcessUnitOptions
 
@@ -57,56 +56,24 @@ def is_tflite(path: Path) -> bool:
         return file.read(8)[4:] == b"TFL3"
 
 
-def tensorflow_operators(path: Path) -> set[str]:
-    """Names of TensorFlow's operators in the file: what its custom operators `Flex...` are called, and what they run.
-
-    Imports TensorFlow where there are any.
+def custom_operators(path: Path) -> list[tuple[str, bytes]]:
+    """The operators that are not TFLite's own, by name, each with its options; those of TensorFlow begin with `Flex`.
 
     Raises:
         ModelError: the file is damaged.
     """
-    with open_regular(path) as file:
-        data = file.read()
     try:
-        return _tensorflow_operators(data)
-    except (struct.error, IndexError, TypeError, ValueError) as error:
+        with open_regular(path) as file:
+            model = _root(file.read())
+        names = [_text(code, 1) for code in _tables(model, 1)]
+        found = [(name, b"") for name in names if name]
+        for graph in _tables(model, 2):
+            for operator in _tables(graph, 3):
+                if (name := names[_unsigned(operator, 0)]).startswith("Flex"):
+                    found.append((name, _bytes(operator, 5)))
+    except (OSError, struct.error, IndexError, TypeError, ValueError) as error:
         raise ModelError(f"the file is damaged or cut short: {reason(error)}") from None
-
-
-def _tensorflow_operators(data: bytes) -> set[str]:
-    model = _root(data)
-    codes = [_text(code, 1) for code in _tables(model, 1)]
-    found = {code.removeprefix(_FLEX) for code in codes if code.startswith(_FLEX)}
-    seen: set[int] = set()
-    count, length = 0, 0
-    for graph in _tables(model, 2) if found else ():
-        operators = _tables(graph, 3)
-        count += len(operators)
-        if count > _MOST_TABLES:
-            raise ValueError(f"more than {_MOST_TABLES} operators")
-        for operator in operators:
-            if operator.Pos in seen or not codes[_unsigned(operator, 0)].startswith(_FLEX):
-                continue
-            seen.add(operator.Pos)
-            offset, size = _unsigned(operator, 9, "<Q"), _unsigned(operator, 10, "<Q")  # of options beyond 2 GB
-            for options in (_bytes(operator, 5), data[offset : offset + size] if offset > 1 else b""):
-                length += len(options)
-                if length > len(data):
-                    raise ValueError("operators that share their options")
-                found |= _names_in(options) if options else set()
     return found
-
-
-def _names_in(options: bytes) -> set[str]:
-    """The operators that the options of one of TensorFlow name: as text, and in the NodeDef, which is what runs."""
-    from flatbuffers import flexbuffers
-    from tensorflow.core.framework.node_def_pb2 import NodeDef
-
-    try:
-        name, node = list(flexbuffers.GetRoot(options).AsVector)
-        return {name.AsStringBytes.decode(), NodeDef.FromString(node.AsStringBytes).op}
-    except Exception as error:  # both readers raise anything over what is damaged
-        raise ValueError(f"the options of an operator of TensorFlow are damaged ({reason(error)})") from None
 
 
 def read_metadata(path: Path) -> Metadata:
@@ -125,8 +92,10 @@ def _labels(path: Path) -> tuple[str, ...]:
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             for entry in archive.infolist():
                 name = entry.filename
-                if "label" in name.lower() and name.endswith(".txt"):
-                    return parse_labels(read_entry(archive, entry, _LARGEST_LABELS).decode("utf-8", "replace"))
+                if "label" in name.lower() and name.endswith(".txt") and entry.compress_type in UNPACKED:
+                    with archive.open(entry) as packed:  # what the archive says of its size need not be true
+                        text = packed.read(_LARGEST_LABELS + 1)
+                    return parse_labels(text.decode("utf-8", "replace")) if len(text) <= _LARGEST_LABELS else ()
     except Exception:  # every way of compressing has errors of its own
         pass
     return ()
@@ -200,17 +169,23 @@ def _floats(table: Any, number: int) -> tuple[float, ...]:
 
 
 def _text(table: Any, number: int) -> str:
+    """A name; not one so long that copying it from a shared place, again and again, would take the memory.
+
+    Raises:
+        ValueError: it is.
+    """
     position = _field(table, number)
     if not position:
         return ""
-    if (length := struct.unpack_from("<I", table.Bytes, table.Indirect(position))[0]) > _LONGEST_NAME:
-        raise ValueError(f"a name of {length} bytes; no more than {_LONGEST_NAME} are read")
-    return str(table.String(position), "utf-8", "replace")
+    start = position + struct.unpack_from("<I", table.Bytes, position)[0]
+    if (length := struct.unpack_from("<I", table.Bytes, start)[0]) > _LONGEST_TEXT:
+        raise ValueError(f"a name of {length} bytes")
+    return bytes(table.Bytes[start + 4 : start + 4 + length]).decode("utf-8", "replace")
 
 
-def _unsigned(table: Any, number: int, form: str = "<I") -> int:
+def _unsigned(table: Any, number: int) -> int:
     position = _field(table, number)
-    return int(struct.unpack_from(form, table.Bytes, position)[0]) if position else 0
+    return int(struct.unpack_from("<I", table.Bytes, position)[0]) if position else 0
 
 
 def _byte(table: Any, number: int) -> int:

@@ -19,7 +19,8 @@ import onnx
 
 from trtpost.convert import fence, load, resize
 from trtpost.convert.graph_def import check_graph
-from trtpost.convert.operators import check_tflite
+from trtpost.convert.operators import check_flex_operators
+from trtpost.convert.tflite import custom_operators
 from trtpost.errors import ModelError, reason
 
 _INNER = "Exception encountered: "
@@ -72,7 +73,8 @@ def _convert(
 def _tflite(path: Path, result: str, opset: int) -> None:
     import tf2onnx.convert
 
-    check_tflite(path)
+    check_flex_operators(custom_operators(path))
+
     tf2onnx.convert.from_tflite(
         str(path),
         opset=opset,

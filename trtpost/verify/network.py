@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from trtpost.builder import Decided
 from trtpost.convert import load
-from trtpost.convert.operators import check_tflite
+from trtpost.convert.operators import check_flex_operators
+from trtpost.convert.tflite import custom_operators
 from trtpost.errors import BackendError, ModelError, TrtpostError, reason
 from trtpost.files import open_regular
 from trtpost.graph.emulate import with_outputs
@@ -210,7 +211,7 @@ def _onnx(source: Path, decided: Decided, inner: bool) -> tuple[str, Runner, Lay
 def _tflite(source: Path, decided: Decided, inner: bool) -> tuple[str, Runner, Layout]:
     tf = tensorflow()
     located = decided.located
-    check_tflite(source)
+    check_flex_operators(custom_operators(source))
     deep = inner or located.head == "labels"
     # delegates keep the tensors between their operators to themselves
     resolver = tf.lite.experimental.OpResolverType
