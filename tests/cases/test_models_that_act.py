@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import time
@@ -542,16 +541,6 @@ def test_a_conversion_that_does_not_end_is_told_from_a_damaged_file(tmp_path):
         "fence.enclose(Path(sys.argv[1]), os.getppid())\nwhile True: pass"
     )
     assert subprocess.run([sys.executable, "-c", code, tmp_path], check=False).returncode == -signal.SIGXCPU
-
-
-def test_tflite_metadata_that_share_one_table(tmp_path):
-    """200,000 entries of one table are a file of 800 kB; only the first is read."""
-    count = 200_000
-    table = struct.pack("<HHHH", 8, 8, 4, 0)  # vtable: of itself, of the table, one field
-    file = bytearray(struct.pack("<I4s", 0, b"TFL3") + table)
-    file += struct.pack("<iI", len(file) - 8, 0) if len(file) - 8 >= 0 else b""
-    (tmp_path / "net.tflite").write_bytes(bytes(file) + struct.pack("<I", count) + struct.pack("<I", 4) * count)
-    assert tflite.read_metadata(tmp_path / "net.tflite") == tflite.Metadata()
 
 
 def test_a_socket_can_be_made_here():
