@@ -62,7 +62,10 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     Raises:
         OSError: it is another kind of file, or cannot be opened.
     """
-    return open(path, "rb", opener=_regular)
+    try:
+        return open(path, "rb", opener=_regular)
+    except ValueError as error:  # names without meaning
+        raise OSError(errno.EINVAL, str(error)) from None
 
 
 def _regular(path: str, flags: int) -> int:

@@ -53,8 +53,6 @@ BATCH = 32
 AHEAD = 2
 """Photos that an actor has on their way beyond one a core: one waits for the disk, one for the engine."""
 
-PHOTO_HEAD = 1 << 18
-
 WHOLE_WHEN_CLOSED = ("s3", "gcs", "abfs")
 """File systems where a file appears when it has been written; moving one there is copying it."""
 
@@ -393,6 +391,8 @@ class _Actor:
             if not given and not target:
                 raise SpecError("the row has neither a path, after which its mask could be called, nor a target")
             name = _below_output(target) if target else _whole_name(path, settings.filesystem)
+            if "\0" in name:
+                raise SpecError(f"{name} is no name of a file: name the mask in a column 'target'")
             mask = f"{settings.output.rstrip('/')}/{name}"
         there = None if mask is None else self._there(mask)
         if content is not None:
@@ -411,16 +411,17 @@ class _Actor:
             png = encode_mask(result.mask, palette(result.classes), settings.encoding, mark=mark)
         if mask is not None:
             self._there(mask)
-            _write_whole(*_place(mask, settings.output_filesystem), png, str(settings.output))
+            files, place = _real_place(mask, settings.output_filesystem)
+            _write_whole(files, place, png, _real_place(str(settings.output), settings.output_filesystem)[1])
         return Row(given, (result.mask.shape[0], result.mask.shape[1]), png if mask is None else mask)
 
     def _there(self, mask: str) -> tuple[bytes, bytes] | None:
         """The first and last bytes of a mask that is there already; None where there is none.
 
         Raises:
-            SpecError: another file is there.
+            SpecError: another file is there, or what is there cannot be read.
         """
-        files, place = _place(mask, self._settings.output_filesystem)
+        files, place = _real_place(mask, self._settings.output_filesystem)
         try:
             with _open(files, place) as (file, status):
                 head = file.read(HEAD)
@@ -428,8 +429,8 @@ class _Actor:
                 tail = file.read(len(END))
         except FileNotFoundError:
             return None
-        except OSError:
-            head = tail = b"?"
+        except OSError as error:
+            raise SpecError(f"{mask} cannot be read, so it is not replaced: {reason(error)}") from None
         if head and not is_ours(io.BytesIO(head)):
             raise SpecError(f"{mask} exists and is no mask that trtpost wrote, so it is not replaced")
         return head, tail
@@ -565,7 +566,7 @@ def _opened(path: str, filesystem: FileSystem | None) -> Iterator[_Photo]:
     Raises:
         ImageError: there is no such file, or it is none.
     """
-    files, place = _place(path, filesystem)
+    files, place = _real_place(path, filesystem)
     try:
         if files.type_name == "local":
             existing_file(Path(place), "image", ImageError)
@@ -608,6 +609,32 @@ def _place(path: str, filesystem: FileSystem | None) -> tuple[FileSystem, str]:
     return _filesystem(scheme, rest.partition("/")[0]), rest
 
 
+def _real_place(path: str, filesystem: FileSystem | None) -> tuple[FileSystem, str]:
+    """`_place`, where a part of a file system is the whole one, and fsspec's name for this machine's files is ours.
+
+    So this machine's own files are looked at as such, with their links and pipes, whatever they are reached by.
+
+    Raises:
+        SpecError: the path leads out of the part.
+    """
+    from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem, SubTreeFileSystem
+
+    files, place = _place(path, filesystem)
+    while True:
+        if isinstance(files, SubTreeFileSystem):
+            if ".." in place.split("/"):
+                raise SpecError(f"{path} leads out of the file system that was given")
+            files, place = files.base_fs, files.base_path + place.lstrip("/")
+        elif (
+            isinstance(files, PyFileSystem)
+            and isinstance(files.handler, FSSpecHandler)
+            and "file" in (protocol := files.handler.fs.protocol, *protocol)
+        ):
+            files = LocalFileSystem()
+        else:
+            return files, place
+
+
 @lru_cache(maxsize=64)
 def _filesystem(scheme: str, host: str) -> FileSystem:
     from pyarrow.fs import FileSystem
@@ -619,10 +646,9 @@ def _filesystem(scheme: str, host: str) -> FileSystem:
 
 
 def _write_whole(files: FileSystem, path: str, content: bytes, output: str) -> None:
-    """Write a mask below the output so that it is there whole or not at all."""
+    """Write a mask so that it is there whole or not at all; `output` is the folder it lies below, in the same files."""
     if files.type_name == "local":
-        root = Path(_place(output, files)[1])
-        write_whole(Path(path), lambda file: file.write(content), ImageError, below=root, replaces=is_ours)
+        write_whole(Path(path), lambda file: file.write(content), ImageError, below=Path(output), replaces=is_ours)
         return
     if files.type_name in WHOLE_WHEN_CLOSED:
         with files.open_output_stream(path, compression=None) as stream:

@@ -176,6 +176,75 @@ def test_a_row_replaces_nothing_on_other_file_systems(actor, tmp_path):
         assert file.read() == SECRET
 
 
+@pytest.fixture(params=["part", "part of a part", "fsspec"])
+def disguised(request, tmp_path):
+    """This machine's files by another file system, and the name of the folder `out` in it."""
+    package("pyarrow")
+    from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem, SubTreeFileSystem
+
+    if request.param == "fsspec":
+        return PyFileSystem(FSSpecHandler(package("fsspec").filesystem("file"))), str(tmp_path / "out")
+    if request.param == "part":
+        return SubTreeFileSystem(str(tmp_path), LocalFileSystem()), "out"
+    return SubTreeFileSystem(tmp_path.name, SubTreeFileSystem(str(tmp_path.parent), LocalFileSystem())), "out"
+
+
+def test_links_are_not_followed_by_whatever_file_system(actor, tmp_path, elsewhere, disguised):
+    """A part of the local file system, or fsspec's, has the links of the local one."""
+    store, output = disguised
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/folder").symlink_to(elsewhere)
+    (tmp_path / "out/new.png").symlink_to(elsewhere / "new.png")
+    (tmp_path / "out/secret.png").symlink_to(elsewhere / "secret")
+    (tmp_path / "out/ours.png").write_bytes(MASK)
+    os.mkfifo(tmp_path / "out/pipe.png")
+    before = contents_of(elsewhere)
+    content = picture(tmp_path / "photo.png").read_bytes()
+    targets = ["folder/x.png", "new.png", "secret.png", "pipe.png", "ours.png", "sub/x.png"]
+    run = actor(output, output_filesystem=store)
+    rows = rows_of(run, path=["p"] * 6, bytes=[content] * 6, target=targets)
+    assert [row.error is None for row in rows] == [False, False, False, False, True, True]
+    assert contents_of(elsewhere) == before
+    assert is_ours(io.BytesIO((tmp_path / "out/sub/x.png").read_bytes()))
+    assert (tmp_path / "out/ours.png").read_bytes() != MASK
+    assert (tmp_path / "out/new.png").is_symlink()
+    assert not hidden(tmp_path / "out")
+
+
+def test_a_photo_by_whatever_file_system_is_a_regular_file(actor, tmp_path, disguised):
+    store, output = disguised
+    picture(tmp_path / "out/a.png")
+    os.mkfifo(tmp_path / "out/pipe.jpg")
+    paths = [f"{output}/a.png", f"{output}/pipe.jpg"]
+    rows = rows_of(actor(tmp_path / "masks", filesystem=store), path=paths, target=["a.png", "b.png"])
+    assert rows[0].error is None
+    assert "not a regular file" in rows[1].error
+
+
+def test_a_part_of_a_file_system_is_not_left(actor, tmp_path):
+    package("pyarrow")
+    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+    picture(tmp_path / "outside.png")
+    (tmp_path / "part").mkdir()
+    store = SubTreeFileSystem(str(tmp_path / "part"), LocalFileSystem())
+    (row,) = rows_of(actor(tmp_path / "masks", filesystem=store), path=["../outside.png"], target=["x.png"])
+    assert "leads out of the file system" in row.error
+
+
+@pytest.mark.parametrize(("name", "sentence"), [("a\0b", "no name of a file"), ("x" * 300, "File name too long")])
+def test_a_name_without_meaning_is_the_fault_of_its_row(actor, tmp_path, name, sentence):
+    """The others of its batch have their masks."""
+    content = picture(tmp_path / "photo.png").read_bytes()
+    run = actor(tmp_path / "out")
+    for columns in ({"path": ["p", "q"], "target": [name, "q.png"]}, {"path": [name, "q"]}):
+        rows = rows_of(run, bytes=[content] * 2, **columns)
+        assert sentence in rows[0].error
+        assert rows[1].error is None
+    (row,) = rows_of(run, path=[f"/{name}"], target=["x.png"])
+    assert row.error
+
+
 @pytest.mark.parametrize("kind", ["pipe", "device", "socket", "folder"])
 def test_a_row_that_is_no_file_is_an_error(actor, tmp_path, monkeypatch, kind):
     monkeypatch.chdir(tmp_path)

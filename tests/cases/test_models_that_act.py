@@ -488,6 +488,66 @@ def test_what_tf2onnx_converts_computes(tf):
     }
 
 
+def called_by_name(tf, path, body):
+    """A frozen graph of TensorFlow 1 whose function is called by its name as an operator."""
+    from tensorflow.python.framework.function import Defun
+
+    v1 = tf.compat.v1
+    with tf.Graph().as_default() as graph:
+        photo = v1.placeholder(tf.float32, (1, 8, 12, 3), "photo")
+        tf.identity(Defun(tf.float32)(body)(photo) @ np.ones((3, 4), np.float32), "scores")
+    path.write_bytes(graph.as_graph_def().SerializeToString())
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_functions_that_are_called_by_their_name(tf, tmp_path, proof):
+    """Kind: of TensorFlow 1; what computes is converted, and what a function of any name holds is looked at."""
+
+    def twice(image):
+        return image * 2
+
+    called_by_name(tf, tmp_path / "twice.pb", twice)
+    assert [node.op_type for node in convert(tmp_path / "twice.pb").graph.node] == ["Mul", "MatMul"]
+
+    def acting(image):
+        with tf.control_dependencies([tf.raw_ops.WriteFile(filename=str(proof), contents="x")]):
+            return tf.identity(image)
+
+    called_by_name(tf, tmp_path / "acts.pb", acting)
+    with pytest.raises(ModelError, match=REFUSED.format("WriteFile")):
+        convert(tmp_path / "acts.pb")
+    graph = tf.compat.v1.GraphDef.FromString((tmp_path / "twice.pb").read_bytes())
+    (name,) = (function.signature.name for function in graph.library.function)
+    graph.library.function[0].signature.name = "WriteFile"  # under the name of an operator
+    for node in graph.node:
+        node.op = "WriteFile" if node.op == name else node.op
+    (tmp_path / "named.pb").write_bytes(graph.SerializeToString())
+    with pytest.raises(ModelError, match=REFUSED.format("WriteFile")):
+        convert(tmp_path / "named.pb")
+    assert not proof.exists()
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_functions_that_change_variables_and_are_not_called(tf, tmp_path):
+    """Kind: a SavedModel that keeps a function besides the network, which changes what is in memory."""
+
+    class Model(tf.Module):
+        def __init__(self):
+            self.seen, self.weights = tf.Variable(tf.zeros(4)), tf.Variable(tf.ones((3, 4)))
+
+        @tf.function(input_signature=[tf.TensorSpec([1, 8, 12, 3])])
+        def serve(self, image):
+            return {"scores": image @ self.weights}
+
+        @tf.function(input_signature=[])
+        def note(self):
+            return self.seen.scatter_update(tf.IndexedSlices(tf.constant([1.0]), tf.constant([2])))
+
+    model = Model()
+    tf.saved_model.save(model, str(tmp_path / "model"), signatures=model.serve)
+    assert [node.op_type for node in convert(tmp_path / "model").graph.node] == ["MatMul"]
+
+
 @pytest.mark.parametrize("kind", ["TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer", "keras>TFSMLayer"])
 def test_layers_that_load_other_models(kind):
     """From a folder that the file names, or out of a pickle."""
@@ -670,3 +730,46 @@ def test_a_conversion_that_does_not_end_is_told_from_a_damaged_file(tmp_path):
 def test_a_socket_can_be_made_here():
     """What the fence forbids is possible without it."""
     socket.socket(socket.AF_INET, socket.SOCK_DGRAM).close()
+
+
+FULL = """
+import os, sys
+from pathlib import Path
+from trtpost.convert import fence
+fence.enclose(Path(sys.argv[1]), os.getppid())
+try:
+    bytearray(fence.memory_limit())
+except MemoryError:
+    print("refused")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone has the fence")
+def test_an_enclosed_process_leaves_memory_to_others(tmp_path):
+    done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout == "refused\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone has the fence")
+def test_the_lower_limits_of_the_caller_remain(tmp_path):
+    code = (
+        "import os, resource, sys; from pathlib import Path; from trtpost.convert import fence\n"
+        "hard = resource.getrlimit(resource.RLIMIT_CPU)[1]; resource.setrlimit(resource.RLIMIT_CPU, (500, hard))\n"
+        "fence.enclose(Path(sys.argv[1]), os.getppid()); print(resource.getrlimit(resource.RLIMIT_CPU)[0])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout == "500\n"
+
+
+@pytest.mark.usefixtures("in_this_process")
+@pytest.mark.parametrize("error", [MemoryError, type("ResourceExhaustedError", (Exception,), {})])
+def test_a_model_that_needs_too_much_memory_says_so(monkeypatch, tmp_path, error):
+    """Kind: a graph that fills the memory, in Python or in TensorFlow."""
+
+    def fill(**_):
+        raise error
+
+    monkeypatch.setattr("trtpost.convert.worker._convert", fill)
+    (tmp_path / "a.pb").write_bytes(b"\x0a\x02\x0a\x00")
+    with pytest.raises(ModelError, match=r"a\.pb: converting it needs more .*memory.*give the ONNX file"):
+        convert(tmp_path / "a.pb")

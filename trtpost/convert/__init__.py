@@ -19,7 +19,7 @@ from typing import Any
 
 import onnx
 
-from trtpost.convert.fence import CPU_SECONDS
+from trtpost.convert.fence import CPU_SECONDS, out_of_memory
 from trtpost.convert.formats import SUFFIXES as SUFFIXES
 from trtpost.convert.formats import kind_of as kind_of
 from trtpost.convert.tflite import Metadata, read_metadata
@@ -105,6 +105,8 @@ def _in_a_process(request: dict[str, Any]) -> dict[str, str]:
         return answer
     if finished.returncode == -signal.SIGXCPU:
         return {"error": f"converting it took more than {CPU_SECONDS} seconds of the processor, and was ended"}
+    if "bad_alloc" in finished.stderr:
+        return {"error": out_of_memory()}
     tail = finished.stderr.strip().splitlines()[-1:] or [f"exit status {finished.returncode}"]
     return {"error": f"TensorFlow stopped while reading it ({tail[0]}); is the file damaged?"}
 

@@ -84,15 +84,34 @@ def enclose(folder: Path, parent: int) -> None:
     _write_below(libc, folder)
 
 
+def memory_limit() -> int:
+    """Bytes that a conversion may have: three quarters of the machine's memory, so that others keep some."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 3 // 4
+
+
+def out_of_memory() -> str:
+    """What to say of a model that came to the limit, or to the end of the memory where there is no fence."""
+    if sys.platform != "linux":
+        return "converting it needs more memory than this machine has: convert it elsewhere, and give the ONNX file"
+    return (
+        f"converting it needs more than {memory_limit() / 1e9:.1f} GB of memory, three quarters of what this machine "
+        "has: convert it on a larger one, and give the ONNX file"
+    )
+
+
 def _limit() -> None:
-    """Seconds of the processors, and no more memory than the machine has."""
+    """Seconds of the processors, and memory; the lower ones that the caller has set remain."""
     import resource
 
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     # at the first of the two limits the signal says what it was
-    for kind, limits in ((resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 5)), (resource.RLIMIT_DATA, (memory,) * 2)):
-        with contextlib.suppress(ValueError, OSError):  # the caller has set a lower one
-            resource.setrlimit(kind, limits)
+    wanted = {resource.RLIMIT_CPU: (CPU_SECONDS, CPU_SECONDS + 5), resource.RLIMIT_DATA: (memory_limit(),) * 2}
+    for kind, limits in wanted.items():
+        there = resource.getrlimit(kind)
+        soft, hard = (
+            new if old == resource.RLIM_INFINITY else min(new, old) for new, old in zip(limits, there, strict=True)
+        )
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(kind, (min(soft, hard), hard))
 
 
 def _without_sockets(libc: ctypes.CDLL) -> None:

@@ -38,12 +38,16 @@ FRAMEWORK = frozenset(
         *("VarHandleOp", "ReadVariableOp", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"),
         *("VarIsInitializedOp", "DestroyResourceOp", "DisableCopyOnRead", "VariableShape", "ResourceGather"),
         *("ResourceGatherNd", "Variable", "VariableV2", "Assign", "AssignAdd", "AssignSub", "IsVariableInitialized"),
-        *("DestroyTemporaryVariable", "TemporaryVariable"),
+        *("DestroyTemporaryVariable", "TemporaryVariable", "CountUpTo", "ResourceCountUpTo", "DeviceIndex"),
         # tables of values that are in the graph
         *("HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2", "InitializeTable"),
         *("InitializeTableV2", "LookupTableFind", "LookupTableFindV2", "LookupTableSize", "LookupTableSizeV2"),
         *("LookupTableImport", "LookupTableImportV2", "LookupTableExport", "LookupTableExportV2"),
-        *("LookupTableInsert", "LookupTableInsertV2"),
+        *("LookupTableInsert", "LookupTableInsertV2", "LookupTableRemoveV2", "AnonymousHashTable"),
+        *("AnonymousMutableHashTable", "MutableDenseHashTable", "MutableDenseHashTableV2"),
+        # stacks, in which loops of TensorFlow 1 keep what their gradients need
+        *("Stack", "StackPush", "StackPop", "StackClose", "StackV2", "StackPushV2", "StackPopV2", "StackCloseV2"),
+        *("OptionalNone", "OptionalFromValue", "OptionalGetValue", "OptionalHasValue"),
         # arrays of tensors, and summaries, which are texts in memory until something writes them
         *("TensorArrayV3", "TensorArrayReadV3", "TensorArrayWriteV3", "TensorArrayScatterV3", "TensorArrayGatherV3"),
         *("TensorArraySizeV3", "TensorArrayCloseV3", "TensorArrayConcatV3", "TensorArraySplitV3", "DynamicStitch"),
@@ -52,8 +56,11 @@ FRAMEWORK = frozenset(
     }
 )
 
-TRAINING = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]\w*|\w*Grad(V\d)?|\w*GradGrad\w*")
-"""Optimisers and gradients, which graphs of TensorFlow 1 keep."""
+TRAINING = re.compile(
+    r"(Resource)?(Sparse)?Apply[A-Z]\w*|\w*Grad(V\d)?|\w*GradGrad\w*"
+    r"|(Resource)?Scatter(Nd)?(Add|Div|Max|Min|Mul|Sub|Update)|CudnnRNN\w*"
+)
+"""Optimisers, gradients, and changes of variables in memory, which graphs keep in functions that nobody calls."""
 
 NOT_COMPUTING = frozenset(
     {
@@ -103,8 +110,10 @@ def check_graph_def(graph: Any) -> None:
         ModelError: it names the operator, the node and the function.
     """
     _check_calls(graph)
+    functions = _own_functions(graph)
     for function, node in _nodes(graph):
-        _check(node, function)
+        if node.op not in functions:
+            _check(node, function)
 
 
 def check_saved_model(folder: Path) -> None:
@@ -123,10 +132,11 @@ def check_saved_model(folder: Path) -> None:
         _check_calls(graph)
         restoring = _behind(graph, [meta_graph.saver_def.restore_op_name])  # is run when the model is loaded
         running = _behind(graph, *_beginnings(meta_graph))
+        functions = _own_functions(graph)
         for function, node in _nodes(graph):
             place = (function, "") if function else ("", node.name)
             is_run = place in running or (node.op in WRITING and place in restoring)
-            if is_run or node.op not in SAVING:
+            if node.op not in functions and (is_run or node.op not in SAVING):
                 _check(node, function)
 
 
@@ -219,6 +229,14 @@ def _nodes(graph: Any) -> Iterator[tuple[str, Any]]:
     for function in graph.library.function:
         for node in function.node_def:
             yield function.signature.name, node
+
+
+def _own_functions(graph: Any) -> frozenset[str]:
+    """The functions that a graph may call by their name as an operator: those not named as one of TensorFlow's."""
+    from tensorflow.python.framework import op_def_registry
+
+    names = {function.signature.name for function in graph.library.function}
+    return frozenset(name for name in names if op_def_registry.get(name) is None)
 
 
 def _behind(graph: Any, ends: Iterable[str], functions: Iterable[str] = ()) -> set[tuple[str, str]]:

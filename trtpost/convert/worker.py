@@ -42,7 +42,11 @@ def answer(request: dict[str, Any]) -> dict[str, str]:
         _convert(**request)
     except ModelError as error:
         return {"error": str(error)}
+    except MemoryError:
+        return {"error": fence.out_of_memory()}
     except Exception as error:  # the libraries below raise anything, and the user is owed one sentence
+        if type(error).__name__ == "ResourceExhaustedError":  # TensorFlow's; it need not have been imported
+            return {"error": fence.out_of_memory()}
         return {"error": f"TensorFlow cannot read or convert it: {_cause(error)}"}
     return {}
 
