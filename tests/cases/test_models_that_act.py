@@ -333,6 +333,130 @@ def test_tflite_files_with_operators_of_tensorflow(tf, tmp_path, proof):
     assert not proof.exists()
 
 
+@pytest.mark.usefixtures("in_this_process")
+def test_tflite_files_with_operators_of_tensorflow_that_compute(tf, tmp_path):
+    @tf.function(input_signature=[tf.TensorSpec([1, 8, 12, 3])])
+    def network(image):
+        return tf.math.tan(logits(tf, image))
+
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([network.get_concrete_function()])
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS, tf.lite.OpsSet.SELECT_TF_OPS]
+    (tmp_path / "net.tflite").write_bytes(converter.convert())
+    assert "Tan" in [node.op_type for node in convert(tmp_path / "net.tflite").graph.node]
+
+
+def flex_options(name: str, node: bytes) -> bytes:
+    """The options of an operator of TensorFlow as its converter writes them: the node's bytes, called a string."""
+    from flatbuffers import flexbuffers
+
+    builder = flexbuffers.Builder()
+    with builder.Vector():
+        builder.String(name)
+        builder._WriteBlob(node, append_zero=True, type_=flexbuffers.Type.STRING)
+    return bytes(builder.Finish())
+
+
+def flex_file(options: bytes, *, outside: bool = False, times: int = 1) -> bytes:
+    """A TFLite file with an operator called FlexTranspose; its options are in its table or behind the tables."""
+    from tensorflow.lite.python import schema_py_generated as schema
+    from tensorflow.lite.tools import flatbuffer_utils
+
+    operator = schema.OperatorT()
+    code, graph, model = schema.OperatorCodeT(), schema.SubGraphT(), schema.ModelT()
+    code.customCode, code.builtinCode = b"FlexTranspose", schema.BuiltinOperator.CUSTOM
+    operator.inputs, operator.outputs = np.zeros(0, np.int32), np.zeros(0, np.int32)
+    if outside:
+        operator.largeCustomOptionsOffset, operator.largeCustomOptionsSize = 2, len(options)
+    else:
+        operator.customOptions = np.frombuffer(options, np.uint8)
+    graph.operators, graph.tensors = [operator] * times, []
+    model.operatorCodes, model.subgraphs, model.buffers = [code], [graph], []
+    content = bytes(flatbuffer_utils.convert_object_to_bytearray(model))
+    if outside:  # the number is as long as another
+        operator.largeCustomOptionsOffset = len(content)
+        content = bytes(flatbuffer_utils.convert_object_to_bytearray(model)) + options
+    return content
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_the_node_inside_an_operator_of_tflite(tf, outside, tmp_path):
+    """It is what TensorFlow runs, read as TensorFlow reads it: not as text, and wherever it lies."""
+    from trtpost.convert.operators import check_flex_operators
+
+    def checked(node: bytes) -> None:
+        (tmp_path / "net.tflite").write_bytes(flex_file(flex_options("Transpose", node), outside=outside))
+        check_flex_operators(tflite.custom_operators(tmp_path / "net.tflite"))
+
+    harmless = tf.compat.v1.NodeDef(name="n", op="Transpose")
+    harmless.attr["epsilon"].f = 0.001  # whose bytes are no UTF-8
+    checked(harmless.SerializeToString())
+    # a field that nobody knows: as long as it says in UTF-8, and half as long in Latin-1, where it hides the operator
+    twofold = b"\x12\x09Transpose" + b"\x7a\x16" + b"\xc3\xa9" * 11 + b"\x12\x09WriteFile"
+    assert tf.compat.v1.NodeDef.FromString(twofold).op == "WriteFile"
+    for node in (tf.compat.v1.NodeDef(name="n", op="WriteFile").SerializeToString(), twofold):
+        with pytest.raises(ModelError, match=REFUSED.format("WriteFile")):
+            checked(node)
+    with pytest.raises(ModelError, match="the options of an operator of TensorFlow cannot be read"):
+        checked(b"\x12\xff")
+
+
+def shared_graphs(graphs: int, operators: int, length: int) -> bytes:
+    """A TFLite file whose graphs are one, all of its operators too in pairs of tables, with options that are one."""
+    import flatbuffers
+
+    builder = flatbuffers.Builder(1 << 20)
+    options, name = builder.CreateByteVector(bytes(length)), builder.CreateString("FlexTranspose")
+
+    def table(slots: int, **fields: int) -> int:
+        builder.StartObject(slots)
+        for field, value in fields.items():
+            builder.PrependUOffsetTRelativeSlot(int(field[1:]), value, 0)
+        return int(builder.EndObject())
+
+    def listed(tables: list[int]) -> int:
+        builder.StartVector(4, len(tables), 4)
+        for one in tables:
+            builder.PrependUOffsetTRelative(one)
+        return int(builder.EndVector())
+
+    inner = listed([table(6, _5=options) for _ in range(operators)])
+    codes, outer = listed([table(2, _1=name)]), listed([table(4, _3=inner)] * graphs)
+    builder.Finish(table(3, _1=codes, _2=outer), file_identifier=b"TFL3")
+    return bytes(builder.Output())
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ((100_000, 1000, 1), "more than 131072 operators"),
+        ((1, 10_000, 10_000_000), "operators that share their options"),
+    ],
+    ids=["graphs", "options"],
+)
+def test_tflite_operators_that_share_what_they_hold(content, fault, tmp_path):
+    (tmp_path / "net.tflite").write_bytes(shared_graphs(*content))
+    with pytest.raises(ModelError, match=fault):
+        tflite.custom_operators(tmp_path / "net.tflite")
+
+
+def test_no_operator_that_computes_has_an_attribute_for_a_place(tf):
+    """Files and addresses may be attributes too; the operators of a newer TensorFlow would be seen here."""
+    del tf
+    from tensorflow.python.framework import op_def_registry
+
+    from trtpost.convert.operators import computing
+
+    places = ("file", "path", "region", "url", "address", "server", "directory", "prefix", "token")
+    found = {
+        (name, attribute.name)
+        for name in computing()
+        if (definition := op_def_registry.get(name)) is not None
+        for attribute in definition.attr
+        if "string" in attribute.type and any(place in attribute.name for place in places)
+    }
+    assert not found
+
+
 def test_what_is_never_among_the_operators_that_compute(tf):
     del tf
     from trtpost.convert.operators import SAVING, is_computing

@@ -20,7 +20,7 @@ from trtpost.backends.onnxruntime import OnnxRuntimeEngine
 from trtpost.backends.tensorrt.obstacle import this_machine
 from trtpost.bundle import Bundle
 from trtpost.choices import Backend, Encoding
-from trtpost.convert import keras_file, kind_of, load
+from trtpost.convert import kind_of, load
 from trtpost.convert.formats import saved_model_folder
 from trtpost.errors import SpecError, TrtpostError
 from trtpost.located import Located
@@ -157,10 +157,7 @@ def _tensorflow_network(tf: Any, source: Path | None) -> Callable[[Any], Any]:
     if source is None or kind not in ("keras", "saved_model"):
         raise SpecError("needs the model as a Keras file or SavedModel folder: bench pipeline MODEL")
     if kind == "keras":
-        import keras
-
-        keras_file.check_config(keras_file.read_config(source))
-        model = keras.models.load_model(source, compile=False)
+        model, _, _ = load.keras_function(source, None)
         return tf.function(lambda pixels: model(pixels, training=False))  # type: ignore[no-any-return]
     loaded = load.saved_model(saved_model_folder(source))
     signature = next(iter(loaded.signatures.values()))

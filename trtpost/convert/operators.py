@@ -185,8 +185,8 @@ def _flex_node(options: bytes) -> tuple[str, str]:
     from tensorflow.core.framework.node_def_pb2 import NodeDef
 
     try:
-        name, node = flexbuffers.Loads(options)
-        return str(name), NodeDef.FromString(node if isinstance(node, bytes) else node.encode("latin-1")).op
+        name, node = (one.AsStringBytes for one in flexbuffers.GetRoot(options).AsVector)
+        return name.decode(), NodeDef.FromString(node).op  # its bytes as TensorFlow reads them: they are no text
     except Exception as error:  # both libraries raise anything
         raise ModelError(f"the options of an operator of TensorFlow cannot be read: {reason(error)}") from None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import struct
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,16 +65,32 @@ def custom_operators(path: Path) -> list[tuple[str, bytes]]:
     """
     try:
         with open_regular(path) as file:
-            model = _root(file.read())
-        names = [_text(code, 1) for code in _tables(model, 1)]
-        found = [(name, b"") for name in names if name]
-        for graph in _tables(model, 2):
-            for operator in _tables(graph, 3):
-                if (name := names[_unsigned(operator, 0)]).startswith("Flex"):
-                    found.append((name, _bytes(operator, 5)))
+            return list(_custom_operators(file.read()))
     except (OSError, struct.error, IndexError, TypeError, ValueError) as error:
         raise ModelError(f"the file is damaged or cut short: {reason(error)}") from None
-    return found
+
+
+def _custom_operators(data: bytes) -> Iterator[tuple[str, bytes]]:
+    model = _root(data)
+    names = [_text(code, 1) for code in _tables(model, 1)]
+    yield from ((name, b"") for name in names if name)
+    seen: set[int] = set()
+    count, length = 0, 0
+    for graph in _tables(model, 2):
+        operators = _tables(graph, 3)
+        count += len(operators)
+        if count > _MOST_TABLES:  # graphs may share them
+            raise ValueError(f"more than {_MOST_TABLES} operators")
+        for operator in operators:
+            if operator.Pos in seen or not (name := names[_unsigned(operator, 0)]).startswith("Flex"):
+                continue
+            seen.add(operator.Pos)
+            offset, size = _unsigned(operator, 9, "<Q"), _unsigned(operator, 10, "<Q")  # of options outside the tables
+            for options in (_bytes(operator, 5), data[offset : offset + size] if offset > 1 else b""):
+                length += len(options)
+                if length > len(data):
+                    raise ValueError("operators that share their options")
+                yield name, options
 
 
 def read_metadata(path: Path) -> Metadata:
@@ -183,9 +200,9 @@ def _text(table: Any, number: int) -> str:
     return bytes(table.Bytes[start + 4 : start + 4 + length]).decode("utf-8", "replace")
 
 
-def _unsigned(table: Any, number: int) -> int:
+def _unsigned(table: Any, number: int, form: str = "<I") -> int:
     position = _field(table, number)
-    return int(struct.unpack_from("<I", table.Bytes, position)[0]) if position else 0
+    return int(struct.unpack_from(form, table.Bytes, position)[0]) if position else 0
 
 
 def _byte(table: Any, number: int) -> int:
