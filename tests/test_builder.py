@@ -203,7 +203,7 @@ def test_settings_that_do_not_fit_the_model(tmp_path, source):
         (one_channel, {"threshold": 5}, "no sense for a probability"),
         (raw, {"normalize": "signed"}, "takes the uint8 pixels themselves"),
         (source, {"signature": "x"}, "an ONNX model has none"),
-        (source, {"normalise": "unit"}, "did you mean 'normalize'"),
+        (source, {"normalise": "unit"}, "did you mean normalize"),
         (source, {"layout": "HWC"}, "layout must be one of"),
         (source, {"channels": "rgba"}, "channels must be one of"),
     ]:

@@ -44,6 +44,7 @@ from trtpost.errors import BackendError, BundleError, ModelError, PrecisionError
 from trtpost.graph.bake import bake, inlined, with_input_size
 from trtpost.graph.ignored import IGNORED, tells_negative
 from trtpost.graph.locate import input_of, locate
+from trtpost.graph.model import LARGEST as LARGEST_FILE
 from trtpost.graph.model import external_files, load_model, metadata, normalized, understood
 from trtpost.graph.reduce import network_inputs, reduced, spoilt_weights
 from trtpost.graph.sizes import refuse_size
@@ -288,6 +289,10 @@ def content_of(source: Path, kind: str) -> str:
     """SHA-256 of all that the model consists of: external data of ONNX files too."""
     if kind == "saved_model":
         return sha256(saved_model_folder(source))
+    if kind != "keras" and (size := source.stat().st_size) > LARGEST_FILE:  # before a sparse file is read for an hour
+        raise ModelError(
+            f"{source} has {size / 1e9:.1f} GB, and a file of its format can have {LARGEST_FILE / 1e9:.1f} GB"
+        )
     hashes = [sha256(source)]
     if kind == "onnx":
         hashes += [sha256(file) for file in external_files(source)]

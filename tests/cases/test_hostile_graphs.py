@@ -13,7 +13,7 @@ from nets import nchw, save
 from onnx import TensorProto, helper
 
 from trtpost.baked import MAX_DEPTH, MAX_NODES
-from trtpost.builder import build
+from trtpost.builder import build, content_of
 from trtpost.bundle import Plan, load_bundle, write_bundle
 from trtpost.errors import BundleError, ModelError, SpecError
 from trtpost.files import read_limited
@@ -140,3 +140,13 @@ def test_a_plan_that_cannot_run_here_is_not_read(tmp_path):
         file.truncate(1 << 20)
     with pytest.raises(BundleError, match="not the file that was built"):
         load_bundle(bundle.path)
+
+
+@pytest.mark.parametrize("name", ["net.onnx", "net.tflite", "net.pb"])
+def test_a_model_file_that_no_format_can_have(tmp_path, name):
+    """A hundred gigabytes of nothing are refused before they are read."""
+    kinds = {"net.onnx": "onnx", "net.tflite": "tflite", "net.pb": "graph_def"}
+    with (tmp_path / name).open("wb") as file:
+        file.truncate(100 * 10**9)
+    with pytest.raises(ModelError, match=r"has 100\.0 GB, and a file of its format can have 2\.1 GB"):
+        content_of(tmp_path / name, kinds[name])
