@@ -11,7 +11,7 @@ from trtpost.errors import MissingPackageError
 from trtpost.packages import installation, installed_version, require
 
 EXTRAS = {
-    "tf": {"tensorflow-cpu", "tf2onnx"},
+    "tf": {"keras", "tensorflow-cpu", "tf2onnx"},
     "rtx": {"tensorrt-rtx-cu13"},
     "tensorrt": {"tensorrt"},
     "heic": {"pi-heif"},
