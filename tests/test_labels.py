@@ -78,3 +78,12 @@ def test_one_that_does_not_fit_is_said_and_left(tmp_path, command_line, content,
     assert classes == ("class 0", "class 1", "class 2", "class 3")
     assert says in output
     assert "--labels" in output
+
+
+def test_one_without_end_is_said_and_left_before_it_is_read(tmp_path, command_line):
+    save(nchw(), tmp_path / "net.onnx")
+    with (tmp_path / "labels.txt").open("wb") as file:
+        file.truncate(1 << 40)  # sparse: to read it would take minutes
+    output, classes = built(tmp_path, command_line)
+    assert classes[0] == "class 0"
+    assert "no label file is that long; found beside the model, it is left out" in output

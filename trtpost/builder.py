@@ -50,7 +50,7 @@ from trtpost.graph.reduce import network_inputs, reduced, spoilt_weights
 from trtpost.graph.sizes import refuse_size
 from trtpost.graph.trial import settled
 from trtpost.image import class_name
-from trtpost.labels import labels_beside, read_labels
+from trtpost.labels import labels_beside, labels_hash, read_labels
 from trtpost.loadable import check_loads
 from trtpost.located import Located
 from trtpost.options import MIN_AGREEMENT, ONLY_NATIVE, BuildOptions, options_from, region_for
@@ -119,8 +119,8 @@ def build(
     if kind == "onnx" and options.signature is not None:
         raise SpecError("--signature is for SavedModels; an ONNX model has none")
     options, wants_plan = _for_this_machine(flavour, options), options.wants_plan
-    labels_hash = sha256(beside) if (beside := _labels_file(source, options)) else ""
-    request = _request(source_hash, options, flavour, photos, labels_hash)
+    names_hash = labels_hash(beside) if (beside := _labels_file(source, options)) else ""
+    request = _request(source_hash, options, flavour, photos, names_hash)
     if not force and (current := _up_to_date(path, request, flavour)) is not None:
         with progress.step("bundle") as step:
             step.result = f"{path} is up to date: nothing to do"
@@ -286,7 +286,11 @@ def _stem(source: Path) -> str:
 
 
 def content_of(source: Path, kind: str) -> str:
-    """SHA-256 of all that the model consists of: external data of ONNX files too."""
+    """SHA-256 of all that the model consists of: external data of ONNX files too.
+
+    Raises:
+        ModelError: the file is longer than one of its format can be.
+    """
     if kind == "saved_model":
         return sha256(saved_model_folder(source))
     if kind != "keras" and (size := source.stat().st_size) > LARGEST_FILE:  # before a sparse file is read for an hour
@@ -300,7 +304,7 @@ def content_of(source: Path, kind: str) -> str:
 
 
 def _request(
-    source_hash: str, options: BuildOptions, flavour: str | None, photos: tuple[Path, ...], labels_hash: str
+    source_hash: str, options: BuildOptions, flavour: str | None, photos: tuple[Path, ...], names_hash: str
 ) -> str:
     """SHA-256 of everything that decides the bundle."""
     toolchain = {"trtpost": __version__, "onnx": onnx.__version__}
@@ -309,7 +313,7 @@ def _request(
     decisive = asdict(options)
     del decisive["timing_cache"]  # it saves time and decides nothing
     decisive["calibration"] = content_hash(photos)
-    request = {"source": source_hash, "labels": labels_hash, "options": decisive, "toolchain": toolchain}
+    request = {"source": source_hash, "labels": names_hash, "options": decisive, "toolchain": toolchain}
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from trtpost.errors import SpecError, reason
-from trtpost.files import read_limited
+from trtpost.files import open_regular, read_limited
 from trtpost.spec import parse_labels
 
 MAX_BYTES = 16 << 20
@@ -25,6 +26,15 @@ def read_labels(path: Path) -> tuple[str, ...]:
     if not names:
         raise SpecError(f"{path} holds no class names: write one a line")
     return names
+
+
+def labels_hash(path: Path) -> str:
+    """SHA-256 of a label file, of a longer one than is read its beginning; empty where it cannot be read."""
+    try:
+        with open_regular(path) as file:
+            return hashlib.sha256(file.read(MAX_BYTES + 1)).hexdigest()
+    except OSError:  # who reads the names says so
+        return ""
 
 
 def labels_beside(model: Path) -> Path | None:
