@@ -45,12 +45,12 @@ MAX_GIF_HEADER = 1 << 20
 """Bytes of comments and the like before the first frame of a GIF."""
 
 
-class CostError(Exception):
-    """A file that would take a decoder far longer than a photo of its size; says what it has, and what to do."""
-
-
 MAX_SCALED = 1 << 26
 """Samples of a PNM whose largest is not 255: they are decoded in Python, about three million a second."""
+
+
+class CostError(Exception):
+    """A file that would take a decoder far longer than a photo of its size; says what it has, and what to do."""
 
 
 def check_cost(content: bytes, *, whole: bool = True) -> bool:

@@ -94,9 +94,8 @@ def branch(tf, proof):
 
 def unused(tf, proof):
     """In a function that nothing calls."""
-    model = forward(tf, proof)
 
-    class Other(tf.Module):
+    class Model(tf.Module):
         @tf.function(input_signature=[])
         def act(self):
             tf.raw_ops.WriteFile(filename=str(proof), contents="x")
@@ -105,8 +104,7 @@ def unused(tf, proof):
         def __call__(self, image):
             return {"logits": logits(tf, image)}
 
-    del model
-    return Other()
+    return Model()
 
 
 def initialiser(tf, proof):
