@@ -179,6 +179,7 @@ def test_inspect_and_doctor(place):
         ("infer *.tiff", "nothing matches *.tiff"),
         ("infer a.png b.jpg -o -", "-o - writes one mask to stdout, and there are 2 photos"),
         ("infer a.png -o - --overlay --json", "leave --overlay, --json out"),
+        ("infer a.png -o - --max-pixels 1000", "leave --max-pixels out"),
         *(
             (f"{verb} net.pt{more}", "is a PyTorch file, which trtpost does not run: export the network in Python")
             for verb, more in (

@@ -18,6 +18,7 @@ from PIL import Image
 
 from trtpost import ray as archive
 from trtpost.builder import build
+from trtpost.choices import MAX_PIXELS
 from trtpost.errors import BundleError, MissingPackageError, SpecError, TrtpostError
 from trtpost.inference import plan_jobs
 from trtpost.photos import find_photos
@@ -185,7 +186,8 @@ def actor(ray, bundle):
 
     def make(output: Path | str | None, **settings) -> archive._Actor:
         values = {"resume": True, "encoding": "palette", "fast_decode": False, "backend": "onnxruntime", "cores": 1}
-        values |= {"folder": "/nowhere", "filesystem": None, "output_filesystem": None} | settings
+        values |= {"folder": "/nowhere", "filesystem": None, "output_filesystem": None, "max_pixels": MAX_PIXELS}
+        values |= settings
         return archive._Actor(
             ray.put(archive._files(bundle)), archive._Settings(output=output and str(output), **values)
         )
@@ -196,6 +198,16 @@ def actor(ray, bundle):
 def rows_of(actor, **columns) -> list[archive.Row]:
     pyarrow = package("pyarrow")
     return [row_of(entry) for entry in actor(pyarrow.table(columns)).to_pylist()]
+
+
+def test_a_photo_of_more_pixels_than_an_actor_may_hold_is_an_error_of_its_row(actor, tmp_path):
+    for name, size in (("small.png", (20, 30)), ("large.png", (40, 50))):
+        Image.fromarray(RNG.integers(0, 256, (*size, 3), np.uint8)).save(tmp_path / name)
+    paths = [str(tmp_path / name) for name in ("small.png", "large.png")]
+    small, large = rows_of(actor(None, max_pixels=1999), path=paths)
+    assert (small.error, small.size) == (None, (20, 30))
+    assert "raise --max-pixels" in large.error
+    assert [row.error for row in rows_of(actor(None, max_pixels=2000), path=paths)] == [None, None]
 
 
 def test_what_is_damaged_or_older_than_its_photo_is_made_again(actor, tmp_path):
@@ -386,6 +398,8 @@ def test_what_cannot_be_is_said_at_once(ray, bundle, tmp_path):
             segment_dataset(dataset, bundle, cores=wrong)
         with pytest.raises(SpecError, match="actors must be a whole number from 1,"):
             segment_dataset(dataset, bundle, actors=wrong)
+        with pytest.raises(SpecError, match="max_pixels must be a whole number from 1,"):
+            segment_dataset(dataset, bundle, max_pixels=wrong)
     with pytest.raises(SpecError, match="backend must be auto, tensorrt or onnxruntime, not 'x'"):
         segment_dataset(dataset, bundle, backend="x")
     with pytest.raises(BundleError, match="no such engine bundle"):

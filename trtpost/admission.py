@@ -9,12 +9,10 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
-from trtpost.decode import MAX_PIXELS, weight_in_header
+from trtpost.choices import MAX_PIXELS
+from trtpost.decode import weight_in_header
 from trtpost.errors import ImageError
 from trtpost.files import open_regular
-
-SERVED_PIXELS = 1 << 27
-"""Where a server decodes what anybody sends: 16384x8192, so that photos of 100 megapixels are served."""
 
 
 class Admission:

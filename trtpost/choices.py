@@ -1,4 +1,4 @@
-"""The choices that users have by name and that decide no pixel; those that do are in `trtpost.spec`.
+"""The choices that users have and that decide no pixel; those that do are in `trtpost.spec`.
 
 The command line shows and enforces them, so importing this module costs nothing.
 """
@@ -30,3 +30,9 @@ Pattern = Literal["smooth", "noise"]
 
 Encoding = Literal["palette", "packed", "gray"]
 """How a mask's PNG holds class ids: 8 bits and a palette, as few bits as hold them, or as levels of gray."""
+
+MAX_PIXELS = 178_956_970
+"""Of one photo, which is Pillow's own guard against decompression bombs; by default, of all that are in memory."""
+
+SERVED_PIXELS = 1 << 27
+"""By default of all in memory where a server decodes what anybody sends: 16384x8192, so that of 100 megapixels too."""

@@ -11,7 +11,18 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from trtpost.choices import Backend, Compatibility, Encoding, Flavour, Form, Lowering, Pattern, Place
+from trtpost.choices import (
+    MAX_PIXELS,
+    SERVED_PIXELS,
+    Backend,
+    Compatibility,
+    Encoding,
+    Flavour,
+    Form,
+    Lowering,
+    Pattern,
+    Place,
+)
 from trtpost.spec import Channels, Ending, Fit, Layout, Match, Precision, Resize
 
 # in less than this the boxes of the panels leave names of options no room, and cut them
@@ -289,7 +300,7 @@ def infer(
     ] = "palette",
     overlay: Annotated[bool, typer.Option("--overlay", help="write NAME.overlay.png too")] = False,
     force: Annotated[bool, typer.Option("--force", help="photos of folders too whose masks are there already")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
+    as_json: Annotated[bool, JSON] = False,
     backend: Annotated[Backend, typer.Option(help="auto: the GPU if it can", rich_help_panel=RUN)] = "auto",
     fast_decode: Annotated[
         bool,
@@ -302,7 +313,7 @@ def infer(
     ] = None,
     max_pixels: Annotated[
         int, typer.Option(min=1, help="of all photos that are in memory at once", rich_help_panel=RUN)
-    ] = 178_956_970,
+    ] = MAX_PIXELS,
     repeat: Annotated[
         int, typer.Option(min=1, help="run each photo N times; gives median and p95", rich_help_panel=RUN)
     ] = 1,
@@ -331,6 +342,7 @@ def infer(
     photos = find_photos(images)
     if output == STDOUT:
         given = {"--overlay": overlay, "--json": as_json, "--repeat": repeat > 1, "--profile": profile, "--ray": ray}
+        given["--max-pixels"] = max_pixels != MAX_PIXELS
         if surplus := [flag for flag, value in given.items() if value]:
             raise SpecError(f"-o - writes a mask to stdout and nothing else: leave {', '.join(surplus)} out")
         with Segmenter(path, backend=backend, threads=threads, fast_decode=fast_decode) as segmenter:
@@ -355,6 +367,7 @@ def infer(
                 fast_decode=fast_decode,
                 backend=backend,
                 cores=threads,
+                max_pixels=max_pixels,
             )
         _show_outcomes(path, {"engine": "Ray", "address": ray}, outcomes, time.perf_counter() - start, as_json=as_json)
         return
@@ -474,7 +487,7 @@ def verify(
         str | None, typer.Option(help="of a SavedModel that has several", rich_help_panel=REPLACED)
     ] = None,
     backend: Annotated[Backend, typer.Option(help="auto: the GPU if it can")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of tables")] = False,
+    as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Compare a bundle with the pipeline that it replaces, which runs MODEL in its own framework."""
     from trtpost import report
@@ -669,7 +682,7 @@ def triton(
     ] = None,
     max_pixels: Annotated[
         int, typer.Option("--max-pixels", min=1, help="of all photos that the server has in memory at once")
-    ] = 1 << 27,
+    ] = SERVED_PIXELS,
 ) -> None:
     """Write a model repository for NVIDIA Triton, or a new version into one that is being served."""
     from trtpost.bundle import load_bundle
@@ -760,11 +773,10 @@ def _fix(*, yes: bool) -> None:
 
 def _check_page(path: Path | None) -> None:
     """Before the work, not after it."""
-    from trtpost.errors import SpecError
     from trtpost.files import check_page
 
     if path is not None:
-        check_page(path, SpecError)
+        check_page(path)
 
 
 def _show(result: Any, grids: Any, titles: tuple[str, str], plots: Any, html: Path | None, *, as_json: bool) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError, _imaging
 
+from trtpost.choices import MAX_PIXELS
 from trtpost.cost import CostError, check_cost, check_tiff
 from trtpost.errors import ImageError, reason
 from trtpost.headers import first_jpeg_end, jpeg2000_samples
@@ -25,9 +26,6 @@ from trtpost.packages import installation
 
 Photo = NDArray[np.uint8]
 """uint8 [H, W, 3], RGB, upright."""
-
-MAX_PIXELS = 178_956_970
-"""Larger photos are refused: Pillow's own guard against decompression bombs."""
 
 FORMATS = ("AVIF", "BMP", "GIF", "HEIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 """What is decoded, by Pillow's names. The decoders of its other formats are old, rarely tested, or other programs

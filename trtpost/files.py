@@ -182,20 +182,20 @@ def entries_under(folder: Path) -> Iterator[Path]:
 # --- writing
 
 
-def check_page(path: Path, error_type: type[TrtpostError]) -> None:
+def check_page(path: Path) -> None:
     """Refuse a target for a page in HTML, before there is anything to write: pages replace pages, and nothing else.
 
     Raises:
-        TrtpostError: of the given type.
+        SpecError: it is taken, or no place for a file.
     """
-    refuse_address(path, "--html", error_type, written=True)
+    refuse_address(path, "--html", SpecError, written=True)
     if path.is_dir():
-        raise error_type(f"--html {path} is a folder: name a file in it")
+        raise SpecError(f"--html {path} is a folder: name a file in it")
     above = next(parent for parent in path.absolute().parents if parent.exists())
     if not above.is_dir():
-        raise error_type(f"--html {path}: {above} is a file, not a folder")
+        raise SpecError(f"--html {path}: {above} is a file, not a folder")
     if path.exists() and not _is_page(path):
-        raise error_type(f"--html {path} would replace a file that is no page: choose a name that ends in .html")
+        raise SpecError(f"--html {path} would replace a file that is no page: choose a name that ends in .html")
 
 
 def _is_page(path: Path) -> bool:

@@ -44,7 +44,7 @@ def read_photo(source: str | Path | bytes) -> Photo:
 
     Raises:
         ImageError: missing, empty, damaged, cut short, not an image in one of `decode.FORMATS`, of pixels that have no
-            defined range (floating point, 32 bits), or larger than `decode.MAX_PIXELS`.
+            defined range (floating point, 32 bits), or larger than `choices.MAX_PIXELS`.
     """
     return _read(source, None)[0]
 

@@ -21,8 +21,8 @@ from PIL import Image
 
 from trtpost import fused
 from trtpost.admission import Admission
-from trtpost.choices import Encoding
-from trtpost.decode import MAX_PIXELS, SUFFIXES
+from trtpost.choices import MAX_PIXELS, Encoding
+from trtpost.decode import SUFFIXES
 from trtpost.errors import SpecError, TrtpostError, one_line, printable
 from trtpost.files import remove_abandoned
 from trtpost.image import class_name, is_ours, palette, write_mask, write_picture

@@ -28,7 +28,7 @@ from typing import IO, TYPE_CHECKING, Any, SupportsIndex, get_args
 
 from trtpost.admission import Admission
 from trtpost.bundle import MODEL, Bundle, load_bundle, read_again
-from trtpost.choices import Backend, Encoding
+from trtpost.choices import MAX_PIXELS, Backend, Encoding
 from trtpost.decode import SUFFIXES
 from trtpost.errors import ImageError, SpecError, TrtpostError, printable, reason
 from trtpost.files import existing_file, open_regular, write_whole
@@ -88,6 +88,7 @@ def segment_dataset(
     backend: Backend = "auto",
     cores: int | None = None,
     actors: int | None = None,
+    max_pixels: int | None = None,
     filesystem: FileSystem | None = None,
     output_filesystem: FileSystem | None = None,
 ) -> Dataset:
@@ -112,6 +113,8 @@ def segment_dataset(
         fast_decode, backend: as for `Segmenter`.
         cores: of each actor, and threads; default 1, or on GPUs its share of the cluster's.
         actors: how many; default as many as the cluster has room for.
+        max_pixels: of all photos that an actor has in memory at once; one that is larger alone is an error; default
+            `MAX_PIXELS`.
         filesystem: where the photos are; default by the URI, with the credentials of the environment.
         output_filesystem: where the masks go; likewise.
 
@@ -128,6 +131,7 @@ def segment_dataset(
     ray = _ray()
     _check_whole("cores", cores, MAX_THREADS)
     _check_whole("actors", actors)
+    _check_whole("max_pixels", max_pixels)
     for name, value, choices in (("backend", backend, get_args(Backend)), ("encoding", encoding, get_args(Encoding))):
         if value not in choices:
             raise SpecError(f"{name} must be {', '.join(choices[:-1])} or {choices[-1]}, not {value!r:.60}")
@@ -163,6 +167,7 @@ def segment_dataset(
                 fast_decode,
                 backend if gpus else "onnxruntime",
                 cores,
+                max_pixels or MAX_PIXELS,
                 filesystem,
                 output_filesystem,
             ),
@@ -333,6 +338,7 @@ class _Settings:
     fast_decode: bool
     backend: Backend
     cores: int
+    max_pixels: int
     filesystem: FileSystem | None
     output_filesystem: FileSystem | None
 
@@ -349,7 +355,7 @@ class _Actor:
         self._settings = settings
         self._found_as = written_as(settings.encoding, len(self._segmenter.bundle.passport.classes))
         self._pool = ThreadPoolExecutor(settings.cores + AHEAD)
-        self._admission = Admission()  # of all threads together
+        self._admission = Admission(settings.max_pixels)  # of all threads together
 
     def __call__(self, table: Any) -> Any:
         """A batch of photos, as a table, to its rows."""

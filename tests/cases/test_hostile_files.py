@@ -28,6 +28,7 @@ from trtpost.backends.tensorrt import timing_cache
 from trtpost.bench.pipeline import bench_pipeline
 from trtpost.bundle import MODEL, PASSPORT, PLAN, Plan, load_bundle, read_bundle, write_bundle
 from trtpost.calibration import photos_in
+from trtpost.choices import MAX_PIXELS
 from trtpost.errors import BundleError, ImageError, ModelError, SpecError, TrtpostError
 from trtpost.export import export_onnx
 from trtpost.files import open_regular, write_page, write_whole
@@ -107,7 +108,8 @@ def actor(bundle, monkeypatch):
 
     def make(output: Path | str, **settings: object) -> archive._Actor:
         values = {"resume": True, "encoding": "palette", "fast_decode": False, "backend": "onnxruntime", "cores": 1}
-        values |= {"folder": "/nowhere", "filesystem": None, "output_filesystem": None} | settings
+        values |= {"folder": "/nowhere", "filesystem": None, "output_filesystem": None, "max_pixels": MAX_PIXELS}
+        values |= settings
         return archive._Actor(archive._files(load_bundle(bundle)), archive._Settings(output=str(output), **values))
 
     return make

@@ -19,7 +19,8 @@ from PIL import Image, ImageCms
 
 from trtpost import decode
 from trtpost.builder import build
-from trtpost.decode import FORMATS, MAX_PIXELS
+from trtpost.choices import MAX_PIXELS
+from trtpost.decode import FORMATS
 from trtpost.errors import ImageError
 from trtpost.image import read_photo, read_reduced
 from trtpost.segment import Segmenter

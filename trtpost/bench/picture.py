@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from trtpost import resample
-from trtpost.decode import MAX_PIXELS, Photo
+from trtpost.choices import MAX_PIXELS
+from trtpost.decode import Photo
 from trtpost.errors import SpecError
 from trtpost.image import read_photo
 

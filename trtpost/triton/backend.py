@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trtpost.admission import SERVED_PIXELS, check_weight, weight_of
+from trtpost.admission import check_weight, weight_of
 from trtpost.bundle import MAX_BYTES, PASSPORT, passport_from_json
+from trtpost.choices import SERVED_PIXELS
 from trtpost.decode import Photo
 from trtpost.errors import BundleError, ImageError, TrtpostError
 from trtpost.files import read_limited

@@ -15,9 +15,8 @@ from typing import Any, get_args
 
 import onnx
 
-from trtpost.admission import SERVED_PIXELS
 from trtpost.bundle import MODEL, PASSPORT, Bundle, Contents, read_again
-from trtpost.choices import Form
+from trtpost.choices import SERVED_PIXELS, Form
 from trtpost.errors import SpecError, TrtpostError, one_line, reason
 from trtpost.files import open_regular, read_limited, write_whole
 from trtpost.folders import put_folder
