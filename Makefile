@@ -44,7 +44,7 @@ test-asan: setup ## test the kernels under AddressSanitizer and UndefinedBehavio
 	@TRTPOST_CPU_EXTENSION=build/asan/plugins/cpu ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 	  LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" \
 	  TRTPOST_HOST_FLAGS="-fsanitize=address,undefined -fno-sanitize-recover=undefined -g" \
-	  $(BIN)/python -m pytest -n 2 --dist load tests/test_fused.py tests/test_png.py tests/test_scale.py tests/kernels -k "not ptx"
+	  $(BIN)/python -m pytest -n 2 --dist load tests/kernels/test_cpu.py tests/kernels/test_cuda.py tests/masks/test_png.py tests/photos/test_scale.py -k "not ptx"
 
 .PHONY: plugins
 plugins: setup ## compile the CUDA kernels to the PTX that the package carries

@@ -74,7 +74,7 @@ def seconds(command: list[str], folder: Path) -> float:
 
 
 def pairs_of(folder: Path, bundle: Path, photo: Path, source: Path | None) -> list[Pair]:
-    trtpost = [sys.executable, "-c", "from trtpost.entry import main; main()"]
+    trtpost = [sys.executable, "-c", "from trtpost.cli.entry import main; main()"]
     plain = folder / "plain.py"
     plain.write_text(PLAIN)
     floor = [sys.executable, str(plain), str(photo), str(bundle / "model.onnx"), str(folder / "plain.png")]
@@ -133,7 +133,7 @@ def main() -> None:
         if bundle is None:
             source, bundle = folder / "scenes.keras", folder / "scenes.trtpost"
             shutil.copy(ROOT / "models/scenes.keras", source)
-            command = [sys.executable, "-c", "from trtpost.entry import main; main()", "build", str(source)]
+            command = [sys.executable, "-c", "from trtpost.cli.entry import main; main()", "build", str(source)]
             seconds([*command, "-o", str(bundle), "--flavour", "none"], folder)
         pairs = pairs_of(folder, bundle.resolve(), options.photo.resolve(), source)
         lines = measured(pairs, options.pairs, folder)

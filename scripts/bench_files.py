@@ -26,14 +26,17 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import scenes  # noqa: E402
 
-from trtpost import BuildOptions, Segmenter, build, png, resample  # noqa: E402
+from trtpost import BuildOptions, Segmenter, build  # noqa: E402
 from trtpost.bench import tables  # noqa: E402
 from trtpost.bench.measure import Candidate, interleave  # noqa: E402
 from trtpost.bench.picture import write_photo  # noqa: E402
 from trtpost.bench.pipeline import bench_pipeline  # noqa: E402
 from trtpost.bench.post import machine, make_logits  # noqa: E402
-from trtpost.image import palette, read_photo, read_reduced  # noqa: E402
-from trtpost.scale import scaled  # noqa: E402
+from trtpost.kernels.reference import bilinear  # noqa: E402
+from trtpost.masks import png  # noqa: E402
+from trtpost.masks.colours import palette  # noqa: E402
+from trtpost.photos.read import read_photo, read_reduced  # noqa: E402
+from trtpost.photos.scale import scaled  # noqa: E402
 from trtpost.spec import Post  # noqa: E402
 
 SIZE = (3024, 4032)
@@ -195,9 +198,9 @@ def _scaling(photo: NDArray[np.uint8]) -> str:
     lines += ["| | ms: 192x256 | ms: 513x513 | pixels that are not the reference's |", "|---|---|---|---|"]
     sizes = ((192, 256), (513, 513))
     ways: dict[str, Callable[[tuple[int, int]], NDArray[Any]]] = {
-        "`resample.bilinear` in numpy, rounded: the reference": lambda size: np.rint(
-            resample.bilinear(photo, size)
-        ).astype(np.uint8),
+        "`reference.bilinear` in numpy, rounded: the reference": lambda size: np.rint(bilinear(photo, size)).astype(
+            np.uint8
+        ),
         "**trtpost**: the same arithmetic, native": lambda size: scaled(photo, size),
         "OpenCV `INTER_LINEAR`": lambda size: np.asarray(cv2.resize(photo, size[::-1])),
         "Pillow `BILINEAR`, which antialiases": lambda size: np.asarray(
@@ -217,10 +220,10 @@ def _scaling(photo: NDArray[np.uint8]) -> str:
 
 
 def _smooth_mask() -> NDArray[np.uint8]:
-    from trtpost import fused
+    from trtpost.kernels import cpu
 
     logits = make_logits(19, (512, 512), "smooth")
-    return np.asarray(fused.argmax_resize(logits, SIZE, Post(resize="bilinear", classes=19))[0])
+    return np.asarray(cpu.argmax_resize(logits, SIZE, Post(resize="bilinear", classes=19))[0])
 
 
 def _encoding(masks: dict[str, NDArray[np.uint8]]) -> str:

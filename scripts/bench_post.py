@@ -10,7 +10,7 @@ from rich.console import Console
 
 from trtpost.bench.post import Report, bench_post
 from trtpost.bench.tables import post_grids, shown
-from trtpost.choices import Pattern
+from trtpost.spec import Pattern
 
 CASES: tuple[tuple[int, tuple[int, int], tuple[int, int], Pattern], ...] = (
     (19, (512, 512), (3024, 4032), "smooth"),

@@ -22,9 +22,9 @@ import fetch  # noqa: E402
 import scenes  # noqa: E402
 
 from trtpost import BuildOptions, Segmenter, TrtpostError, build  # noqa: E402
-from trtpost.console import ConsoleProgress  # noqa: E402
-from trtpost.image import write_picture  # noqa: E402
-from trtpost.report import timing_table  # noqa: E402
+from trtpost.cli.console import ConsoleProgress  # noqa: E402
+from trtpost.cli.tables import timing_table  # noqa: E402
+from trtpost.masks.write import write_picture  # noqa: E402
 from trtpost.segment import Result  # noqa: E402
 from trtpost.terminal import PlainConsole  # noqa: E402
 from trtpost.timing import Stopwatch, Timing  # noqa: E402

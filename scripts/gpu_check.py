@@ -25,9 +25,11 @@ from numpy.typing import NDArray
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # works without an installation, on a machine lent for minutes
 
-from trtpost import cuda, fused, kernels  # noqa: E402
+from trtpost import cuda  # noqa: E402
 from trtpost.errors import MissingPackageError, TrtpostError, reason  # noqa: E402
-from trtpost.resample import argmax_resize, bilinear, limited  # noqa: E402
+from trtpost.kernels import cpu  # noqa: E402
+from trtpost.kernels import cuda as kernels  # noqa: E402
+from trtpost.kernels.reference import argmax_resize, bilinear, limited  # noqa: E402
 from trtpost.spec import Post, Resize  # noqa: E402
 
 RUNS = 30
@@ -325,12 +327,12 @@ def _correctness(launcher: Launcher) -> Iterator[Row]:
     for resize in get_args(Resize):
         post = Post(classes=classes, resize=resize)
         mask = _launch(launcher, logits, size, post, timed=False)[0]
-        on_cpu = fused.argmax_resize if fused.is_available() else argmax_resize
+        on_cpu = cpu.argmax_resize if cpu.is_available() else argmax_resize
         expected = on_cpu(logits, size, post)
         count = int((mask != expected).sum())
         allowed = 0 if resize == "nearest" else mask.size // 100_000
         verdict = f"WRONG: {count} differ" if count > allowed else "equal" if count == 0 else f"{count} ties differ"
-        kernel = "CPU kernel" if fused.is_available() else "reference"
+        kernel = "CPU kernel" if cpu.is_available() else "reference"
         yield Row("", f"{mask.size} pixels of a smooth mask, {resize}, against the {kernel}", verdict)
 
 
@@ -432,8 +434,8 @@ def engine_stage() -> Iterator[Row]:
     """Our own network: plan, run, compare, time."""
     from trtpost import Segmenter, build
     from trtpost.backends.tensorrt.flavour import builder_here
+    from trtpost.cli.tables import parts_of
     from trtpost.packages import installed_version
-    from trtpost.report import parts_of
 
     if (driver := cuda.driver()) is None or not driver.devices:
         raise Skipped("no NVIDIA GPU")

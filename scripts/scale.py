@@ -21,13 +21,13 @@ from rich.console import Console
 from rich.table import Table
 
 from trtpost import BuildOptions, Segmenter, build
-from trtpost import ray as archive
 from trtpost.bench.picture import sides_of, write_photo
 from trtpost.bench.post import machine
-from trtpost.bundle import Bundle
-from trtpost.fused import default_threads
-from trtpost.inference import plan_jobs, run_all
-from trtpost.photos import find_photos
+from trtpost.bundle.folder import Bundle
+from trtpost.jobs import plan_jobs, run_all
+from trtpost.machine import default_threads
+from trtpost.photos.find import find_photos
+from trtpost.ray import dataset as archive
 
 ROOT = Path(__file__).resolve().parents[1]
 DIFFERENT = 8

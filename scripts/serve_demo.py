@@ -15,7 +15,9 @@ import triton_server
 from PIL import Image
 
 from trtpost import BuildOptions, TrtpostError, build
-from trtpost.image import overlay, palette, read_photo, write_picture
+from trtpost.masks.colours import overlay, palette
+from trtpost.masks.write import write_picture
+from trtpost.photos.read import read_photo
 from trtpost.spec import parse_labels
 from trtpost.triton.export import export_triton
 

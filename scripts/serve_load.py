@@ -18,7 +18,7 @@ import numpy as np
 import triton_server
 from numpy.typing import NDArray
 
-from trtpost.bundle import load_bundle, newest_bundle
+from trtpost.bundle.folder import load_bundle, newest_bundle
 from trtpost.triton.export import export_triton
 
 ROOT = Path(__file__).resolve().parents[1]

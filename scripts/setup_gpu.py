@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
+from trtpost.cli.gpu_setup import needs, satisfy
 from trtpost.cuda import driver
 from trtpost.errors import TrtpostError
-from trtpost.gpu_setup import needs, satisfy
 
 
 def main() -> None:

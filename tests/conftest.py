@@ -16,10 +16,10 @@ import hypothesis
 import onnx
 import pytest
 
-from trtpost.builder import build
-from trtpost.bundle import Bundle
+from trtpost.builder.build import build
+from trtpost.bundle.folder import Bundle
+from trtpost.cli.entry import main
 from trtpost.convert import convert, worker
-from trtpost.entry import main
 
 STRICT = bool(os.environ.get("TRTPOST_STRICT"))
 hypothesis.settings.register_profile("same", derandomize=True)
@@ -90,7 +90,7 @@ def in_this_process(monkeypatch):
 def trtpost(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-c", "from trtpost.entry import main; main()", *map(str, arguments)],
+        [sys.executable, "-c", "from trtpost.cli.entry import main; main()", *map(str, arguments)],
         cwd=cwd,
         capture_output=True,
         text=True,

@@ -14,8 +14,8 @@ import onnx.parser
 import onnxruntime
 from nets import kernel, save
 
-from trtpost.builder import build
-from trtpost.bundle import Bundle
+from trtpost.builder.build import build
+from trtpost.bundle.folder import Bundle
 from trtpost.progress import Progress
 from trtpost.segment import Segmenter
 

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnx.parser
 
-from trtpost.graph.model import normalized
+from trtpost.graph.reading.model import normalized
 
 
 def net(body: str, inputs: str, outputs: str, *, opset: int = 17, **weights: np.ndarray) -> onnx.ModelProto:

@@ -11,10 +11,10 @@ from conftest import package, skip, trtpost
 from nets import kernel, nchw, net, nhwc, save
 
 import trtpost as tp
-from trtpost.bundle import load_bundle
+from trtpost.bundle.folder import load_bundle
 from trtpost.errors import ModelError
 from trtpost.export import export_onnx
-from trtpost.graph.postprocess import size_inputs
+from trtpost.graph.baking.postprocess import size_inputs
 from trtpost.letterbox import Region
 
 CASES = [

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from nets import nchw, nhwc, save
 
-from trtpost import resample
 from trtpost.backends.onnxruntime import OnnxRuntimeEngine
-from trtpost.builder import build
+from trtpost.builder.build import build
 from trtpost.errors import SpecError
+from trtpost.kernels import reference
 from trtpost.letterbox import Region, placement, region_of
-from trtpost.scale import PAD, letterboxed
+from trtpost.photos.scale import PAD, letterboxed
 from trtpost.segment import Segmenter
 from trtpost.spec import Post
 
@@ -68,9 +68,9 @@ def test_the_mask_is_that_of_the_photo_alone(make, settings, tmp_path, monkeypat
     inside = placement((40, 25), (8, 12), (8, 12))
     logits = OnnxRuntimeEngine(whole).logits(letterboxed(PHOTO, (8, 12), (8, 12))[None])
     cut = logits[:, :, inside.top :, inside.left :][:, :, : inside.height, : inside.width]  # NCHW in both
-    expected = resample.argmax_resize(cut, (40, 25), bundle.passport.post)[0]
+    expected = reference.argmax_resize(cut, (40, 25), bundle.passport.post)[0]
     fast = Segmenter(bundle)(PHOTO).mask
-    monkeypatch.setattr("trtpost.fused.is_available", lambda: False)
+    monkeypatch.setattr("trtpost.kernels.cpu.is_available", lambda: False)
     slow = Segmenter(bundle)(PHOTO).mask
     assert (fast == expected).mean() > 0.999
     assert (slow == expected).mean() > 0.999

@@ -19,7 +19,7 @@ from nets import nchw, save
 from PIL import Image
 
 import trtpost as tp
-from trtpost.png import SIGNATURE
+from trtpost.masks.png import SIGNATURE
 
 ROOT = Path(__file__).parents[1]
 LEFT_OUT = (".ci/", ".github/", ".gitattributes", ".gitignore", ".pre-commit-config.yaml")

@@ -10,11 +10,11 @@ from conftest import package
 from nets import kernel, nchw, net, nhwc, save
 from PIL import Image
 
-from trtpost import resample
 from trtpost.backends.onnxruntime import OnnxRuntimeEngine
-from trtpost.builder import build
-from trtpost.bundle import load_bundle
+from trtpost.builder.build import build
+from trtpost.bundle.folder import load_bundle
 from trtpost.errors import ImageError
+from trtpost.kernels import reference
 from trtpost.segment import Segmenter
 
 RNG = np.random.default_rng(0)
@@ -42,8 +42,8 @@ def test_every_size_mode_gives_the_same_mask(make):
 def test_the_mask_is_the_reference_of_the_logits(make, match):
     bundle = make(match=match)
     segmenter, engine = Segmenter(bundle), OnnxRuntimeEngine(bundle)
-    pixels = np.rint(resample.bilinear(PHOTO, (8, 12))).astype(np.uint8)
-    expected = resample.argmax_resize(engine.logits(pixels[None]), (37, 53), bundle.passport.post)
+    pixels = np.rint(reference.bilinear(PHOTO, (8, 12))).astype(np.uint8)
+    expected = reference.argmax_resize(engine.logits(pixels[None]), (37, 53), bundle.passport.post)
     np.testing.assert_array_equal(segmenter(PHOTO).mask, expected[0])
 
 
@@ -85,7 +85,7 @@ SETTINGS = [{}, {"resize": "bilinear"}, {"match": "pil"}, {"size": (37, 53)}, {"
 def test_without_the_native_kernel_the_function_body_gives_the_same_mask(make, monkeypatch, settings):
     bundle = make(**settings)
     fast = Segmenter(bundle)
-    monkeypatch.setattr("trtpost.fused.is_available", lambda: False)
+    monkeypatch.setattr("trtpost.kernels.cpu.is_available", lambda: False)
     slow = Segmenter(bundle)
     assert "fused kernel" in fast.engine
     assert "function body" in slow.engine

@@ -14,12 +14,12 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trtpost.builder import build as build
-    from trtpost.bundle import Bundle as Bundle
-    from trtpost.bundle import load_bundle as load_bundle
+    from trtpost.builder.build import build as build
+    from trtpost.builder.options import BuildOptions as BuildOptions
+    from trtpost.bundle.folder import Bundle as Bundle
+    from trtpost.bundle.folder import load_bundle as load_bundle
     from trtpost.errors import DoubtWarning as DoubtWarning
     from trtpost.errors import TrtpostError as TrtpostError
-    from trtpost.options import BuildOptions as BuildOptions
     from trtpost.segment import Result as Result
     from trtpost.segment import Segmenter as Segmenter
 
@@ -31,14 +31,14 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 # imported at first use, so that `import trtpost` and `trtpost --help` cost nothing
 _HOMES = {
-    "BuildOptions": "trtpost.options",
-    "Bundle": "trtpost.bundle",
+    "BuildOptions": "trtpost.builder.options",
+    "Bundle": "trtpost.bundle.folder",
     "DoubtWarning": "trtpost.errors",
     "Result": "trtpost.segment",
     "Segmenter": "trtpost.segment",
-    "build": "trtpost.builder",
+    "build": "trtpost.builder.build",
     "TrtpostError": "trtpost.errors",
-    "load_bundle": "trtpost.bundle",
+    "load_bundle": "trtpost.bundle.folder",
 }
 
 

@@ -1,5 +1,5 @@
 """`python -m trtpost` is `trtpost`."""
 
-from trtpost.entry import main
+from trtpost.cli.entry import main
 
 main()

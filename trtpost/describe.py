@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from trtpost.bundle import Passport
-from trtpost.located import Located
-from trtpost.spec import Post, Pre
+from trtpost.bundle.passport import Passport
+from trtpost.spec import Located, Post, Pre
 
 PLACES = {
     "native": "TensorRT's own layers make the mask",
@@ -59,7 +58,7 @@ def describe_spec(pre: Pre, post: Post, origin: str, background: float | None = 
 
 def describe_precision(passport: Passport) -> str:
     """One line on the precision that was asked for, and how much of the mask survived it."""
-    from trtpost import agreement
+    from trtpost.builder import agreement
 
     if passport.precision == "fp32":
         return "as in the source model"

@@ -8,13 +8,13 @@ from typing import BinaryIO
 import numpy as np
 import onnx
 
-from trtpost.baked import DOMAIN
-from trtpost.bundle import Bundle, is_bundle, read_again
+from trtpost.bundle.folder import Bundle, is_bundle, read_again
 from trtpost.errors import ModelError, reason
-from trtpost.files import open_regular
-from trtpost.graph.bake import NETWORK, inlined, is_inlined
-from trtpost.graph.model import LARGEST, metadata, save_model
+from trtpost.graph.baked import DOMAIN
+from trtpost.graph.baking.bake import NETWORK, inlined, is_inlined
+from trtpost.graph.reading.model import LARGEST, metadata, save_model
 from trtpost.spec import Post
+from trtpost.storage.files import open_regular
 
 ENDING = ".inlined.onnx"
 """Of the file's name where none is given: the source model may be called NAME.onnx."""

@@ -14,25 +14,17 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from trtpost.backends.choice import choose, may_run_plans
-from trtpost.bundle import ASSUMED, Bundle, Plans, read_again, read_bundle
-from trtpost.choices import Backend, Encoding
-from trtpost.decode import Photo, from_pillow
+from trtpost.bundle.folder import Bundle, Plans, read_again, read_bundle
+from trtpost.bundle.passport import ASSUMED
 from trtpost.errors import BackendError, ImageError, SpecError, doubt
-from trtpost.fused import MAX_THREADS
-from trtpost.image import (
-    SupportsArray,
-    SupportsDLPack,
-    as_array,
-    check_photo,
-    encode_mask,
-    overlay,
-    palette,
-    read_photo,
-    read_reduced,
-    write_mask,
-)
-from trtpost.pixels import check_size, pixels_of
-from trtpost.resume import fingerprint
+from trtpost.kernels.cpu import MAX_THREADS
+from trtpost.masks.colours import overlay, palette
+from trtpost.masks.marks import fingerprint
+from trtpost.masks.write import encode_mask, write_mask
+from trtpost.photos.decode import Photo, from_pillow
+from trtpost.photos.pixels import check_size, pixels_of
+from trtpost.photos.read import SupportsArray, SupportsDLPack, as_array, check_photo, read_photo, read_reduced
+from trtpost.spec import Backend, Encoding
 from trtpost.timing import Stopwatch, Timing
 
 PhotoLike = str | os.PathLike[str] | bytes | NDArray[np.uint8] | Image.Image | SupportsArray | SupportsDLPack

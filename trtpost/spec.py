@@ -29,6 +29,30 @@ Size = Literal["runtime", "image"] | tuple[int, int]
 Precision = Literal["fp32", "fp16", "bf16", "int8"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
+Backend = Literal["auto", "tensorrt", "onnxruntime"]
+"""What runs a bundle: `auto` takes the GPU where there is one that can run the plan."""
+
+Flavour = Literal["auto", "none", "tensorrt", "tensorrt_rtx"]
+"""What builds the plan: `auto` takes what is installed, `none` builds none."""
+
+Lowering = Literal["function", "inline"]
+"""How the post-processing is written: as one node with a function body, or in standard ops."""
+
+Place = Literal["native", "kernel", "plugin"]
+"""Where the mask is made: by `native` layers or our `plugin` in the plan, or by our `kernel` after it."""
+
+Compatibility = Literal["none", "ampere+", "same"]
+"""GPUs beside the one that built it that may run a plan of the full TensorRT."""
+
+Form = Literal["python", "tensorrt_plan", "onnxruntime_onnx"]
+"""What a model of a Triton repository is."""
+
+Pattern = Literal["smooth", "noise"]
+"""Logits that a benchmark draws: smooth as networks give them, or with a boundary in every cell."""
+
+Encoding = Literal["palette", "packed", "gray"]
+"""How a mask's PNG holds class ids: 8 bits and a palette, as few bits as hold them, or as levels of gray."""
+
 NORMALIZATIONS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "none": ((0.0,), (1.0,)),
     "unit": ((0.0,), (255.0,)),
@@ -103,7 +127,7 @@ class Post:
         layout: of the logits; `labels` have no channel axis and ignore it.
         classes: number of class ids that can occur in the mask.
         resize: `nearest` picks a label for each output pixel; `bilinear` interpolates the logits, then takes ArgMax.
-        match: whose pixel convention; see `trtpost.resample`.
+        match: whose pixel convention; see `trtpost.kernels.reference`.
         size: `runtime` (int64 input `output_size` = [H, W]), `image` (that of the engine's image input), or (H, W).
         threshold: for `threshold`; in the unit of the network's output (probability or logit).
         region: part of the logits that holds the photo: `whole`, or `runtime`: int64 input `region` = [top, left,
@@ -126,7 +150,7 @@ class Post:
         _one_of("match", self.match, get_args(Match))
         _one_of("region", self.region, get_args(Extent))
         _set(self, "classes", _whole("the number of classes", self.classes, MAX_CLASSES))
-        # within the limit of interpolation, see trtpost.resample
+        # within the limit of interpolation, see trtpost.kernels.reference
         _set(self, "threshold", _real("threshold", self.threshold, 4e37))
         if isinstance(self.size, str):
             _one_of("size", self.size, ("runtime", "image"))
@@ -161,9 +185,88 @@ class Post:
         return self.resize == "nearest" and self.match in ("opencv", "pil")
 
     @property
+    def size_inputs(self) -> tuple[str, ...]:
+        """Names of what the node takes beside the logits; see `trtpost.kernels.reference.size_inputs`."""
+        if self.needs_tables:
+            return ("rows", "cols")
+        return ("output_size", "region") if self.region == "runtime" else ("output_size",)
+
+    @property
     def wide(self) -> bool:
         """True where class ids need more than 8 bits, so the mask is int32 instead of uint8."""
         return self.classes > 256
+
+
+@dataclass(frozen=True)
+class Located:
+    """Where a network takes its pixels and gives its logits.
+
+    Attributes:
+        input, input_layout, input_dtype: name, layout and element type of the image input.
+        input_size: (height, width) of the network; 0 where dynamic.
+        input_channels: 1 or 3.
+        batch: fixed batch size, or 0 where dynamic.
+        expects: what the network's first arithmetic is made for, where that is by constants (a Rescaling or
+            Normalization layer): `pixels` 0..255 or `unit` 0..1; else empty.
+        output: the network's output that was chosen.
+        logits: the tensor that the post-processing takes: `output`, or one before it.
+        layout, head, classes: as in `Post`; `classes` of labels is 0 where the graph does not tell.
+        shape: of `logits`; names for dynamic dimensions. Where `is_flat`, the shape that they are meant to have.
+        dtype: of `logits`.
+        dropped: operators between `logits` and `output` that the post-processing makes needless.
+        others: outputs that were not chosen.
+        is_flat: `logits` have other axes than `shape`, with the values in the same order.
+        limits: the least and the greatest value of scores that shall exceed a threshold, where the graph bounds them:
+            (0, 1) behind a Sigmoid.
+        independent: several classes have a Sigmoid each, so that none, or more than one, may be large.
+        background: the value that one of the classes must exceed, else the pixel is class 0, which counts among
+            `classes`, but has no channel in `shape` (`multilabel`); None: the largest wins, whatever it is.
+        is_compared_inside: scores are of a type that tells more numbers apart than float32, so the network itself finds
+            the largest.
+        doubts: what was concluded and may be wrong: a sentence each, with the flag that settles it.
+    """
+
+    input: str
+    input_layout: Layout
+    input_dtype: str
+    input_size: tuple[int, int]
+    input_channels: int
+    batch: int
+    expects: str
+    output: str
+    logits: str
+    layout: Layout
+    head: Head
+    classes: int
+    shape: tuple[int | str, ...]
+    dtype: str
+    dropped: tuple[str, ...]
+    others: tuple[str, ...] = ()
+    is_flat: bool = False
+    limits: tuple[float, float] | None = None
+    independent: bool = False
+    background: float | None = None
+    is_compared_inside: bool = False
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def is_choice(self) -> bool:
+        """True where ArgMax over the classes may or may not be meant."""
+        return self.independent and self.background is None
+
+    @property
+    def threshold(self) -> float:
+        """What scores shall exceed where the user does not say: the middle of their limits; 0, where logits turn."""
+        return sum(self.limits) / 2 if self.limits is not None else 0.0
+
+    @property
+    def logits_size(self) -> tuple[int, int]:
+        """(height, width) of the logits or labels; 0 where dynamic."""
+        sizes = [dim if isinstance(dim, int) else 0 for dim in self.shape]
+        if len(sizes) == 4:
+            channels_first = self.layout == "NCHW" if self.head != "labels" else sizes[1] == 1
+            sizes = sizes[2:] if channels_first else sizes[1:3]
+        return sizes[-2], sizes[-1]
 
 
 MAX_SIDE = 1 << 16
@@ -228,6 +331,11 @@ def parse_labels(text: str) -> tuple[str, ...]:
     """Class names, one a line, up to the first blank line: published lists carry remarks after it."""
     names = [line.strip() for line in text.strip().splitlines()]
     return tuple(names[: names.index("")] if "" in names else names)
+
+
+def class_name(index: int) -> str:
+    """What a class without a name is called."""
+    return f"class {index}"
 
 
 def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:

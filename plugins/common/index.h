@@ -1,4 +1,4 @@
-// Index arithmetic of the pixel conventions, for every kernel; the reference is trtpost/resample.py.
+// Index arithmetic of the pixel conventions, for every kernel; the reference is trtpost/kernels/reference.py.
 //
 // w is the source size, W the output size, j the output index. The precision of every step is part of the convention.
 // Compile without contraction of a * b + c (-ffp-contract=off, --fmad=false): a fused step rounds differently.

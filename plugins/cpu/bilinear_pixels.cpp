@@ -1,4 +1,4 @@
-// A photo at network resolution: the arithmetic of trtpost/resample.py's `bilinear`, step by step, then rounded.
+// A photo at network resolution: the arithmetic of trtpost/kernels/reference.py's `bilinear`, step by step, then rounded.
 
 #include <math.h>
 

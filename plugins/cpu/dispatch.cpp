@@ -1,6 +1,6 @@
 // The Python module trtpost._cpu: fills in a Job, picks the kernel for this processor, and runs its chunks on threads.
 //
-// Shapes, types and values are checked by trtpost/fused.py, which alone calls this; what picture.h declares has callers
+// Shapes, types and values are checked by trtpost/kernels/cpu.py, which alone calls this; what picture.h declares has callers
 // of its own.
 
 #include <nanobind/nanobind.h>

@@ -1,6 +1,6 @@
 // What surrounds the mask: a photo made small for the network, and a mask made small for its file.
 //
-// Shapes and values are checked by trtpost/scale.py and trtpost/png.py, which alone call this.
+// Shapes and values are checked by trtpost/photos/scale.py and trtpost/masks/png.py, which alone call this.
 #pragma once
 
 #include <stddef.h>

@@ -17,8 +17,8 @@ from trtpost.bench.picture import drawn, sides_of
 from trtpost.bench.pipeline import bench_pipeline, bundle_of, parse_megapixels
 from trtpost.bench.systems import FIELD, OPENCV, OURS
 from trtpost.bench.tables import pipeline_grids
-from trtpost.builder import build
-from trtpost.cli import app
+from trtpost.builder.build import build
+from trtpost.cli.app import app
 from trtpost.errors import ImageError, SpecError
 
 SCENES = Path(__file__).parents[2] / "models" / "scenes.keras"

@@ -39,16 +39,16 @@ def test_everybody_runs_and_is_judged():
 
 
 def test_a_wrong_mask_is_found(monkeypatch):
-    from trtpost import fused
+    from trtpost.kernels import cpu
 
-    right = fused.argmax_resize
+    right = cpu.argmax_resize
 
     def wrong(*arguments, **options):
         mask = right(*arguments, **options)
         mask[0, 0, :7] += 1
         return mask
 
-    monkeypatch.setattr(fused, "argmax_resize", wrong)
+    monkeypatch.setattr(cpu, "argmax_resize", wrong)
     report = bench_post(5, (24, 36), (100, 130), rounds=3)
     assert {row.different - row.ties for row in report.rows if row.kind == "kernel"} == {7}
 

@@ -22,11 +22,11 @@ from nets import kernel, nchw, net, save
 from PIL import Image
 
 import trtpost as tp
-from trtpost import bundle as bundles
-from trtpost import resample
 from trtpost.backends.onnxruntime import OnnxRuntimeEngine
-from trtpost.bundle import read_bundle
+from trtpost.bundle import folder as bundles
+from trtpost.bundle.folder import read_bundle
 from trtpost.errors import BackendError, BundleError, ImageError, ModelError, SpecError, TrtpostError
+from trtpost.kernels import reference
 from trtpost.segment import Segmenter
 
 RNG = np.random.default_rng(0)
@@ -49,7 +49,7 @@ def segmenter(bundle):
 
 def expected(photo):
     """The mask by NumPy: the photo made small, the 1x1 convolution, ArgMax, and nearest neighbours."""
-    small = np.rint(resample.bilinear(np.ascontiguousarray(photo), (8, 12))).astype(np.float32) / 255
+    small = np.rint(reference.bilinear(np.ascontiguousarray(photo), (8, 12))).astype(np.float32) / 255
     labels = np.einsum("hwc,kc->hwk", small, kernel(4)[:, :, 0, 0]).argmax(-1)
     rows, columns = (
         np.minimum(np.floor((np.arange(size) + np.float32(0.5)) * np.float32(side / size)).astype(int), side - 1)

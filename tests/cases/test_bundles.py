@@ -19,25 +19,23 @@ import pytest
 from conftest import in_threads, trtpost
 from nets import nchw, save
 
-from trtpost import folders
 from trtpost.backends.tensorrt.obstacle import Machine
-from trtpost.builder import build
-from trtpost.bundle import (
-    FORMAT,
+from trtpost.builder.build import build
+from trtpost.bundle.folder import (
     MODEL,
     PASSPORT,
     PLAN,
-    Plan,
-    Verification,
     load_bundle,
     newest_bundle,
     read_bundle,
     record_verification,
     write_bundle,
 )
+from trtpost.bundle.passport import FORMAT, Plan, Verification
 from trtpost.cuda import Device, Driver
 from trtpost.errors import BackendError, BundleError
 from trtpost.segment import Segmenter
+from trtpost.storage import folders
 
 PHOTO = np.random.default_rng(0).integers(0, 256, (9, 7, 3), np.uint8)
 GPU_PLAN = Plan("tensorrt", "11.4.0", ("8.9",), {"CONVOLUTION": 1}, {"fp32": 1})
@@ -105,7 +103,7 @@ def test_a_bundle_of_another_version_with_the_same_format_works(templates, tmp_p
     contents = read_bundle(templates[0])
     model = contents.model
     del model.metadata_props[:]
-    from trtpost.bundle import embed
+    from trtpost.bundle.folder import embed
 
     passport = replace(contents.bundle.passport, version="0.0.1")
     embed(model, passport)
@@ -370,7 +368,7 @@ import sys, time
 from dataclasses import replace
 from pathlib import Path
 from trtpost import folders
-from trtpost.bundle import read_bundle, write_bundle
+from trtpost.bundle.folder import read_bundle, write_bundle
 if sys.argv[4] == "two steps":
     folders.renamed = lambda old, new, how: False
 one, other = (read_bundle(Path(name)) for name in sys.argv[2:4])
@@ -436,7 +434,7 @@ def test_a_bundle_that_was_built_again_after_it_was_loaded(bundle):
 SLEEPER = """
 import os, sys, time
 from pathlib import Path
-from trtpost.bundle import read_bundle, write_bundle
+from trtpost.bundle.folder import read_bundle, write_bundle
 contents = read_bundle(Path(sys.argv[1]))
 def fsync(number):
     print("in the middle", flush=True)
@@ -537,7 +535,7 @@ def test_a_file_that_may_not_grow(tmp_path):
     command = [
         sys.executable,
         "-c",
-        f"{limit}; from trtpost.entry import main; main()",
+        f"{limit}; from trtpost.cli.entry import main; main()",
         "build",
         "net.onnx",
         "--flavour",
@@ -559,7 +557,7 @@ def test_a_read_only_place_is_said_before_there_is_any_work(tmp_path, monkeypatc
     (tmp_path / "locked").mkdir(mode=0o555)
     if os.access(tmp_path / "locked", os.W_OK):  # root may write anywhere
         monkeypatch.setattr("os.access", lambda *_: False)
-    monkeypatch.setattr("trtpost.builder.decide", lambda *_: pytest.fail("was converted"))
+    monkeypatch.setattr("trtpost.builder.build.decide", lambda *_: pytest.fail("was converted"))
     with pytest.raises(BundleError, match=r"cannot write .*/locked may not be written to; choose another place"):
         build(source, tmp_path / "locked" / "deep" / "net.trtpost", flavour="none")
 

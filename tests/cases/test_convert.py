@@ -14,13 +14,13 @@ import pytest
 from conftest import package, trtpost
 from nets import net, save
 
-from trtpost import cli
-from trtpost.builder import build
+from trtpost.builder.build import build
+from trtpost.cli import app
 from trtpost.convert import convert, kind_of
-from trtpost.convert.resize import _index
+from trtpost.convert.resize_handlers import _index
 from trtpost.errors import ModelError
-from trtpost.graph.locate import locate
-from trtpost.graph.model import load_model, metadata, normalized
+from trtpost.graph.head.locate import locate
+from trtpost.graph.reading.model import load_model, metadata, normalized
 from trtpost.segment import Segmenter
 
 WEIGHTS = np.random.default_rng(0).standard_normal((3, 3, 3, 4)).astype(np.float32)
@@ -672,7 +672,7 @@ def test_an_operator_without_an_onnx_form_is_named(tf, tmp_path):
     (tmp_path / "net.tflite").write_bytes(converter.convert())
     before = sorted(tmp_path.iterdir())
     with pytest.raises(ModelError, match="no ONNX form is known for Betainc"):
-        cli.convert(tmp_path / "net.tflite", tmp_path / "net.onnx")
+        app.convert(tmp_path / "net.tflite", tmp_path / "net.onnx")
     with pytest.raises(ModelError, match="no ONNX form is known for Betainc"):
         build(tmp_path / "net.tflite", tmp_path / "net.trtpost")
     assert sorted(tmp_path.iterdir()) == before

@@ -27,10 +27,11 @@ from google.protobuf.message import Message
 from nets import kernel, nchw, net, nhwc, save
 
 from trtpost.backends.tensorrt.obstacle import Machine, obstacle
-from trtpost.builder import build, content_of
-from trtpost.bundle import MODEL, PASSPORT, PLAN, Bundle, Plan, load_bundle, read_bundle, write_bundle
+from trtpost.builder.build import build, content_of
+from trtpost.bundle.folder import MODEL, PASSPORT, PLAN, Bundle, load_bundle, read_bundle, write_bundle
+from trtpost.bundle.passport import Plan
 from trtpost.convert import convert, kind_of
-from trtpost.convert.tflite import read_metadata
+from trtpost.convert.tflite_file import read_metadata
 from trtpost.cuda import Device, Driver
 from trtpost.errors import BundleError
 from trtpost.segment import Segmenter

@@ -16,9 +16,9 @@ from nets import nchw, save
 from pictures import HEIC
 from PIL import Image
 
-from trtpost.builder import build
+from trtpost.builder.build import build
 from trtpost.errors import ImageError
-from trtpost.image import check_photo, read_photo, read_reduced
+from trtpost.photos.read import check_photo, read_photo, read_reduced
 from trtpost.segment import Segmenter
 
 SEEDS = range(2_000)

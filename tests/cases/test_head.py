@@ -38,14 +38,14 @@ from heads import (
 from nets import kernel, nchw, net, nhwc, save
 from PIL import Image
 
-from trtpost.builder import build
-from trtpost.bundle import load_bundle
+from trtpost.builder.build import build
+from trtpost.bundle.folder import load_bundle
+from trtpost.cli.inspect import inspect_path
+from trtpost.cli.tables import facts_text
 from trtpost.errors import ModelError, SpecError
-from trtpost.graph.locate import locate
-from trtpost.graph.model import load_model, normalized, set_metadata
-from trtpost.inspect import inspect_path
+from trtpost.graph.head.locate import locate
+from trtpost.graph.reading.model import load_model, normalized, set_metadata
 from trtpost.progress import Progress
-from trtpost.report import facts_text
 from trtpost.segment import Segmenter
 from trtpost.verify.run import Replaced, verify
 
@@ -1042,7 +1042,7 @@ def test_a_size_that_tensorflow_refuses(tmp_path, monkeypatch):
             raise ModelError("Dimension 1 in both shapes must be equal, but are 250 and 248")
         return unet(4, layout="NHWC")
 
-    monkeypatch.setattr("trtpost.builder.convert", convert)
+    monkeypatch.setattr("trtpost.builder.build.convert", convert)
     source = tmp_path / "net.keras"
     source.write_bytes(b"not looked at")
     with pytest.raises(ModelError, match=r"multiples of 4; .* --input-size 248x248 or 252x252"):

@@ -22,22 +22,23 @@ from nets import nchw, save
 from PIL import Image
 
 import trtpost as tp
-from trtpost import files, folders
-from trtpost import ray as archive
 from trtpost.backends.tensorrt import timing_cache
 from trtpost.bench.pipeline import bench_pipeline
-from trtpost.bundle import MODEL, PASSPORT, PLAN, Plan, load_bundle, read_bundle, write_bundle
-from trtpost.calibration import photos_in
-from trtpost.choices import MAX_PIXELS
+from trtpost.builder.labels import read_labels
+from trtpost.bundle.folder import MODEL, PASSPORT, PLAN, load_bundle, read_bundle, write_bundle
+from trtpost.bundle.passport import Plan
 from trtpost.errors import BundleError, ImageError, ModelError, SpecError, TrtpostError
 from trtpost.export import export_onnx
-from trtpost.files import open_regular, write_page, write_whole
-from trtpost.graph.model import load_model, save_model
-from trtpost.image import encode_mask, is_ours, palette
-from trtpost.inference import plan_jobs, run_all
-from trtpost.labels import read_labels
-from trtpost.photos import find_photos
+from trtpost.graph.reading.model import load_model, save_model
+from trtpost.jobs import plan_jobs, run_all
+from trtpost.masks.colours import palette
+from trtpost.masks.write import encode_mask, is_ours
+from trtpost.photos.find import find_photos, photos_in
+from trtpost.photos.limits import MAX_PIXELS
+from trtpost.ray import dataset as archive
 from trtpost.segment import Segmenter
+from trtpost.storage import files, folders
+from trtpost.storage.files import open_regular, write_page, write_whole
 from trtpost.triton.export import export_triton
 from trtpost.verify.run import read_truth
 
@@ -328,7 +329,7 @@ def test_the_score_is_not_written_through_a_link(bundle, elsewhere):
     """A bundle's passport may be a link, as in caches of downloads: it is read, and what it leads to stays."""
     from test_resume import VERIFICATION
 
-    from trtpost.bundle import record_verification
+    from trtpost.bundle.folder import record_verification
 
     shutil.move(bundle / PASSPORT, elsewhere / PASSPORT)
     (bundle / PASSPORT).symlink_to(elsewhere / PASSPORT)

@@ -12,12 +12,13 @@ import pytest
 from nets import nchw, save
 from onnx import TensorProto, helper
 
-from trtpost.baked import MAX_DEPTH, MAX_NODES
-from trtpost.builder import build, content_of
-from trtpost.bundle import Plan, load_bundle, write_bundle
+from trtpost.builder.build import build, content_of
+from trtpost.bundle.folder import load_bundle, write_bundle
+from trtpost.bundle.passport import Plan
 from trtpost.errors import BundleError, ModelError, SpecError
-from trtpost.files import read_limited
-from trtpost.graph.calls import check_calls
+from trtpost.graph.baked import MAX_DEPTH, MAX_NODES
+from trtpost.graph.proto import check_calls
+from trtpost.storage.files import read_limited
 
 OPSETS = [helper.make_opsetid("", 17), helper.make_opsetid("f", 1)]
 
@@ -25,7 +26,7 @@ READ = """
 import sys
 from pathlib import Path
 from trtpost.errors import ModelError
-from trtpost.graph.model import load_model
+from trtpost.graph.reading.model import load_model
 try:
     print(len(load_model(Path(sys.argv[1])).graph.node))
 except ModelError as error:

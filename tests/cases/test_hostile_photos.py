@@ -15,11 +15,11 @@ import pytest
 from nets import nchw, save
 from PIL import Image
 
-from trtpost import cost, decode
-from trtpost.admission import Admission, weight_of
-from trtpost.builder import build
+from trtpost.builder.build import build
 from trtpost.errors import ImageError
-from trtpost.image import read_photo
+from trtpost.photos import cost, decode
+from trtpost.photos.admission import Admission, weight_of
+from trtpost.photos.read import read_photo
 
 CPU_SECONDS = 20
 """For a process that imports trtpost and does what must be cheap: ten times of what was seen."""
@@ -46,8 +46,8 @@ def limited(code: str, *arguments: object, seconds: int = CPU_SECONDS, gigabytes
 READ = """
 import sys
 from trtpost.errors import ImageError
-from trtpost.admission import weight_of
-from trtpost.image import read_photo
+from trtpost.photos.admission import weight_of
+from trtpost.photos.read import read_photo
 weight_of(sys.argv[1], 0)
 try:
     print(read_photo(sys.argv[1]).shape)
@@ -221,8 +221,8 @@ def test_pixels_wait_for_each_other():
 FOLDER = """
 import resource, sys
 from pathlib import Path
-from trtpost.inference import plan_jobs, run_all
-from trtpost.photos import find_photos
+from trtpost.jobs import plan_jobs, run_all
+from trtpost.photos.find import find_photos
 from trtpost.segment import Segmenter
 with Segmenter(sys.argv[1], threads=2) as segmenter:
     outcomes, _ = run_all(segmenter, plan_jobs(find_photos([Path(sys.argv[2])]), Path(sys.argv[3]), overlay=False),

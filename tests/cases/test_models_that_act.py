@@ -20,10 +20,10 @@ from conftest import package
 from nets import nhwc, save
 
 from trtpost.bench.pipeline import bench_pipeline
-from trtpost.builder import build
-from trtpost.convert import convert, fence, keras_file, tflite
+from trtpost.builder.build import build
+from trtpost.cli.inspect import inspect_path
+from trtpost.convert import convert, fence, keras_file, tflite_file
 from trtpost.errors import ModelError
-from trtpost.inspect import inspect_path
 from trtpost.progress import Progress
 from trtpost.verify.run import verify
 
@@ -320,7 +320,7 @@ def test_tflite_files_with_operators_of_tensorflow(tf, tmp_path, proof):
     content = converter.convert()
     proof.unlink(missing_ok=True)
     (tmp_path / "net.tflite").write_bytes(content)
-    if "FlexWriteFile" not in dict(tflite.custom_operators(tmp_path / "net.tflite")):
+    if "FlexWriteFile" not in dict(tflite_file.custom_operators(tmp_path / "net.tflite")):
         pytest.fail("TensorFlow's converter leaves the operator out: the test has no case")
     with pytest.raises(ModelError, match=REFUSED.format("WriteFile")):
         convert(tmp_path / "net.tflite")
@@ -383,7 +383,7 @@ def test_the_node_inside_an_operator_of_tflite(tf, outside, tmp_path):
 
     def checked(node: bytes) -> None:
         (tmp_path / "net.tflite").write_bytes(flex_file(flex_options("Transpose", node), outside=outside))
-        check_flex_operators(tflite.custom_operators(tmp_path / "net.tflite"))
+        check_flex_operators(tflite_file.custom_operators(tmp_path / "net.tflite"))
 
     harmless = tf.compat.v1.NodeDef(name="n", op="Transpose")
     harmless.attr["epsilon"].f = 0.001  # whose bytes are no UTF-8
@@ -434,7 +434,7 @@ def shared_graphs(graphs: int, operators: int, length: int) -> bytes:
 def test_tflite_operators_that_share_what_they_hold(content, fault, tmp_path):
     (tmp_path / "net.tflite").write_bytes(shared_graphs(*content))
     with pytest.raises(ModelError, match=fault):
-        tflite.custom_operators(tmp_path / "net.tflite")
+        tflite_file.custom_operators(tmp_path / "net.tflite")
 
 
 def test_no_operator_that_computes_has_an_attribute_for_a_place(tf):
@@ -711,9 +711,9 @@ def test_tflite_names_that_share_one_text(tf, tmp_path):
     del tf
     (tmp_path / "net.tflite").write_bytes(shared_text(2000, 1_000_000, 1))
     with pytest.raises(ModelError, match="a name of 1000000 bytes"):
-        tflite.custom_operators(tmp_path / "net.tflite")
+        tflite_file.custom_operators(tmp_path / "net.tflite")
     (tmp_path / "net.tflite").write_bytes(shared_text(20_000, 2_000_000, 6))
-    assert tflite.read_metadata(tmp_path / "net.tflite") == tflite.Metadata()
+    assert tflite_file.read_metadata(tmp_path / "net.tflite") == tflite_file.Metadata()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")

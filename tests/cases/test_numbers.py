@@ -14,21 +14,21 @@ import pytest
 from conftest import package
 from nets import kernel, net, save
 
-from trtpost import resample
-from trtpost.agreement import Wrong, check, compare
 from trtpost.backends.onnxruntime import OnnxRuntimeEngine
 from trtpost.backends.tensorrt.build import Profile, build_plan
 from trtpost.backends.tensorrt.flavour import logger_of, strongly_typed
 from trtpost.backends.tensorrt.lane import check_engine
-from trtpost.builder import build
-from trtpost.bundle import load_bundle
+from trtpost.backends.tensorrt.resize import for_tensorrt, nearest_table
+from trtpost.builder.agreement import Wrong, check, compare
+from trtpost.builder.build import build
+from trtpost.bundle.folder import load_bundle
 from trtpost.convert import convert
 from trtpost.errors import BackendError, BundleError, ModelError
-from trtpost.graph.bake import bake, inlined
-from trtpost.graph.locate import locate
-from trtpost.graph.model import normalized
-from trtpost.graph.reduce import reduced
-from trtpost.graph.resize import for_tensorrt, nearest_table
+from trtpost.graph.baking.bake import bake, inlined
+from trtpost.graph.head.locate import locate
+from trtpost.graph.precision.reduce import reduced
+from trtpost.graph.reading.model import normalized
+from trtpost.kernels import reference
 from trtpost.segment import Segmenter
 from trtpost.spec import MATCHES, Post, Pre
 
@@ -70,7 +70,7 @@ def masks_of(logits: np.ndarray, size: tuple[int, int], post: Post, tmp_path) ->
     )
     photo = np.zeros((*size, 3), np.uint8)
     return [
-        resample.argmax_resize(logits, size, post)[0],
+        reference.argmax_resize(logits, size, post)[0],
         session(graph).run(["mask"], feeds)[0][0],
         session(inlined(graph)).run(["mask"], feeds)[0][0],
         Segmenter(bundle, backend="onnxruntime")(photo).mask,
@@ -105,7 +105,7 @@ def test_no_class_is_invented(head, resize, match):
     }
     post = Post(head=head, classes=2 if head == "threshold" else 6, resize=resize, match=match)
     for size in ((33, 50), (5, 7), (1, 1), (8, 12), (64, 3)):
-        mask = resample.argmax_resize(given[head], size, post)
+        mask = reference.argmax_resize(given[head], size, post)
         # interpolated logits may let a class win that wins at no corner, by its name; never one that has no logits
         allowed = {0, 1} if head == "threshold" else {0, 2, 5} if resize == "nearest" else set(range(6))
         assert set(np.unique(mask)) <= allowed

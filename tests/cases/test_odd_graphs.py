@@ -25,11 +25,11 @@ from onnx.helper import (
 from onnx.numpy_helper import from_array
 from PIL import Image
 
-from trtpost.builder import build
-from trtpost.bundle import load_bundle
+from trtpost.builder.build import build
+from trtpost.bundle.folder import load_bundle
 from trtpost.errors import ModelError, TrtpostError
-from trtpost.graph import trial
-from trtpost.graph.model import MAX_IR_VERSION, load_model, normalized, set_metadata
+from trtpost.graph.head import probe
+from trtpost.graph.reading.model import MAX_IR_VERSION, load_model, normalized, set_metadata
 from trtpost.progress import Progress
 from trtpost.segment import Segmenter
 from trtpost.verify.run import Replaced, verify
@@ -207,7 +207,7 @@ def test_a_loop_without_end_is_refused(tmp_path, trips, size):
 
 def test_a_trial_run_that_does_not_end_is_ended(tmp_path, monkeypatch):
     """A condition that is computed and always true: only running it tells."""
-    monkeypatch.setattr(trial, "PATIENCE", 0.3)
+    monkeypatch.setattr(probe, "PATIENCE", 0.3)
     before = time.monotonic()
     refused(
         loop(1 << 62, "always", ("H", "W")), tmp_path, "does not end: a run on zeros of 1x3x8x12", input_size=(8, 12)

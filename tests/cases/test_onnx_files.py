@@ -14,16 +14,16 @@ from conftest import package, trtpost
 from nets import kernel, nchw, save
 from onnx.helper import make_node, make_tensor_value_info
 
-from trtpost import resample
-from trtpost.agreement import compare
 from trtpost.backends.tensorrt.build import Profile, build_plan
-from trtpost.builder import build
+from trtpost.builder.agreement import compare
+from trtpost.builder.build import build
 from trtpost.errors import ModelError
-from trtpost.graph import model as models
-from trtpost.graph.bake import bake, inlined, split
-from trtpost.graph.locate import locate
-from trtpost.graph.model import MAX_IR_VERSION, load_model, normalized, save_model
-from trtpost.graph.reduce import PRECISIONS, network_inputs, reduced
+from trtpost.graph.baking.bake import bake, inlined, split
+from trtpost.graph.head.locate import locate
+from trtpost.graph.precision.reduce import PRECISIONS, network_inputs, reduced
+from trtpost.graph.reading import model as models
+from trtpost.graph.reading.model import MAX_IR_VERSION, load_model, normalized, save_model
+from trtpost.kernels import reference
 from trtpost.spec import Post, Pre
 
 SIZE = (21, 34)
@@ -155,7 +155,7 @@ def test_a_network_of_every_opset_keeps_its_mask(truth, opset):
     assert graph.ir_version <= MAX_IR_VERSION
     for form in (graph, inlined(graph)):
         (mask,) = session(form).run(["mask"], {"image": PHOTO, "output_size": np.array(SIZE)})
-        expected = resample.argmax_resize(truth.transpose(0, 3, 1, 2), SIZE, Post(classes=4))
+        expected = reference.argmax_resize(truth.transpose(0, 3, 1, 2), SIZE, Post(classes=4))
         np.testing.assert_array_equal(mask, expected)
     network, _ = split(graph)
     (logits,) = session(network).run(None, {"image": PHOTO})

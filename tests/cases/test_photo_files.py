@@ -18,13 +18,14 @@ from pictures import encoded
 from PIL import Image
 from typer.testing import CliRunner
 
-from trtpost.builder import build
-from trtpost.calibration import photos_in
-from trtpost.cli import app
+from trtpost.builder.build import build
+from trtpost.cli.app import app
 from trtpost.errors import ImageError, TrtpostError
-from trtpost.image import encode_mask, palette, read_photo
-from trtpost.inference import plan_jobs, run_all
-from trtpost.photos import find_photos, photos_under
+from trtpost.jobs import plan_jobs, run_all
+from trtpost.masks.colours import palette
+from trtpost.masks.write import encode_mask
+from trtpost.photos.find import find_photos, photos_in, photos_under
+from trtpost.photos.read import read_photo
 from trtpost.segment import Segmenter
 
 PHOTO = encoded(np.random.default_rng(0).integers(0, 256, (6, 9, 3), np.uint8))
@@ -300,7 +301,7 @@ def test_files_that_may_not_be_read(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied", str(path))
 
     tree(tmp_path, "a.jpg")
-    monkeypatch.setattr("trtpost.files._regular", refused)
+    monkeypatch.setattr("trtpost.storage.files._regular", refused)
     with pytest.raises(ImageError, match=r"a.jpg cannot be read: Permission denied"):
         read_photo(tmp_path / "a.jpg")
 
@@ -349,7 +350,7 @@ def test_stdin_that_nobody_fills(monkeypatch, stream, says):
 
 def test_a_real_pipe(tmp_path, bundle):
     """The same in a process of its own, as a shell runs it."""
-    command = [sys.executable, "-c", "from trtpost.entry import main; main()", "infer", "-e", str(bundle), "-"]
+    command = [sys.executable, "-c", "from trtpost.cli.entry import main; main()", "infer", "-e", str(bundle), "-"]
     done = subprocess.run(command, cwd=tmp_path, input=PHOTO, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     assert files(tmp_path) == ["stdin.mask.png"]

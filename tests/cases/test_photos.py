@@ -17,12 +17,12 @@ from nets import nchw, save
 from pictures import HEIC, encoded, png, tiff
 from PIL import Image, ImageCms
 
-from trtpost import decode
-from trtpost.builder import build
-from trtpost.choices import MAX_PIXELS
-from trtpost.decode import FORMATS
+from trtpost.builder.build import build
 from trtpost.errors import ImageError
-from trtpost.image import read_photo, read_reduced
+from trtpost.photos import decode
+from trtpost.photos.decode import FORMATS
+from trtpost.photos.limits import MAX_PIXELS
+from trtpost.photos.read import read_photo, read_reduced
 from trtpost.segment import Segmenter
 
 RNG = np.random.default_rng(0)

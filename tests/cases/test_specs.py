@@ -18,18 +18,18 @@ from hypothesis import strategies as st
 from nets import net
 from pydantic import TypeAdapter
 
-from trtpost import resample
 from trtpost.backends.tensorrt.build import Profile, build_plan
-from trtpost.bundle import Passport, embed, write_bundle
+from trtpost.bundle.folder import embed, write_bundle
+from trtpost.bundle.passport import Passport
 from trtpost.errors import SpecError
-from trtpost.graph.bake import bake
-from trtpost.graph.locate import locate
+from trtpost.graph.baking.bake import bake
+from trtpost.graph.head.locate import locate
+from trtpost.kernels import reference
+from trtpost.kernels.reference import size_inputs
 from trtpost.letterbox import Region, region_of
-from trtpost.located import Located
-from trtpost.pixels import pixels_of
-from trtpost.resample import size_inputs
+from trtpost.photos.pixels import pixels_of
 from trtpost.segment import Segmenter
-from trtpost.spec import MATCHES, MAX_CLASSES, MAX_SIDE, Post, Pre
+from trtpost.spec import MATCHES, MAX_CLASSES, MAX_SIDE, Located, Post, Pre
 
 ADAPTERS = {kind: TypeAdapter(kind) for kind in (Pre, Post, Passport)}
 QUICK = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -68,7 +68,7 @@ def specs(draw):
     post = Post(
         head=head,
         layout=draw(st.sampled_from(["NCHW", "NHWC"])),
-        # of one class kernels make a mask too (tests/test_fused.py), but a network that has only one is refused
+        # of one class kernels make a mask too (tests/kernels/test_cpu.py), but a network that has only one is refused
         classes=2 if head == "threshold" else draw(st.sampled_from([2, 5, 19, 256, 257])),
         resize=resize,
         match=match,
@@ -118,17 +118,17 @@ def logits_of(pixels: np.ndarray, pre: Pre, post: Post, picked: np.ndarray, weig
 
 
 def expected_of(logits: np.ndarray, size: tuple[int, int], post: Post, region: Region | None):
-    """The mask by `trtpost.resample`, and where it is no matter of rounding."""
+    """The mask by `trtpost.kernels.reference`, and where it is no matter of rounding."""
     rows = slice(None) if region is None else slice(region.top, region.top + region.height)
     columns = slice(None) if region is None else slice(region.left, region.left + region.width)
     inside = logits[:, :, rows, columns] if post.layout == "NCHW" else logits[:, rows, columns]
     if post.head == "labels":
         inside = logits.argmax(1 if post.layout == "NCHW" else 3)[:, rows, columns]
-    mask = resample.argmax_resize(inside, size, post)[0]
+    mask = reference.argmax_resize(inside, size, post)[0]
     if post.resize == "nearest":
         return mask, np.ones(mask.shape, bool)
     planes = inside[0].transpose(1, 2, 0) if post.layout == "NCHW" else inside[0]
-    values = resample.bilinear(planes.astype(np.float64), size, post.match)
+    values = reference.bilinear(planes.astype(np.float64), size, post.match)
     slack = 1e-4 * max(float(np.abs(planes).max()), 1e-30)
     if post.head == "threshold":
         return mask, np.abs(values[..., 0] - np.float32(post.threshold)) > slack
@@ -156,7 +156,7 @@ def test_every_valid_spec_builds_runs_and_equals_the_reference(tmp_path_factory,
     given_pixels = pixels_of(photo, pre, network_size, resized=post.size != "image")
     pixels = given_pixels
     if post.size == "image":
-        pixels = resample.bilinear(given_pixels, network_size).astype(np.uint8)
+        pixels = reference.bilinear(given_pixels, network_size).astype(np.uint8)
     region = region_of(size, network_size, network_size) if pre.fit == "letterbox" else None
     expected, clear = expected_of(logits_of(pixels, pre, post, picked, weights), size, post, region)
 

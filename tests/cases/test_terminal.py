@@ -17,16 +17,17 @@ from nets import nchw, save
 from PIL import Image
 from rich.text import Text
 
-from trtpost import report, usage
 from trtpost.bench.tables import Grid, shown
-from trtpost.builder import build
-from trtpost.bundle import Plan, Verification
-from trtpost.console import ConsoleProgress
-from trtpost.doctor import Finding
+from trtpost.builder.build import build
+from trtpost.bundle.passport import Plan, Verification
+from trtpost.cli import tables as report
+from trtpost.cli import usage
+from trtpost.cli.console import ConsoleProgress
+from trtpost.cli.doctor import Finding
+from trtpost.cli.inspect import Inspected
 from trtpost.errors import DoubtWarning, ImageError, TrtpostError, doubt
-from trtpost.inference import Job, Outcome, Share
-from trtpost.inspect import Inspected
-from trtpost.photos import PhotoFile
+from trtpost.jobs import Job, Outcome, Share
+from trtpost.photos.find import PhotoFile
 from trtpost.terminal import PlainConsole, as_markup
 from trtpost.timing import Timing
 from trtpost.verify.blame import Blame, Stage

@@ -9,10 +9,10 @@ import pytest
 from conftest import package
 
 from trtpost.convert import convert
-from trtpost.convert.tflite import read_metadata
+from trtpost.convert.tflite_file import read_metadata
 from trtpost.errors import MissingPackageError
-from trtpost.graph.locate import locate
-from trtpost.graph.model import normalized
+from trtpost.graph.head.locate import locate
+from trtpost.graph.reading.model import normalized
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 

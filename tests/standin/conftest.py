@@ -15,7 +15,7 @@ sys.path.insert(1, str(Path(__file__).parent))
 import control
 import prepare
 
-from trtpost import gpu_setup
+from trtpost.cli import gpu_setup
 
 prepare.driver()
 if fault := gpu_setup.pycuda_fault(prepare.LIBRARY):

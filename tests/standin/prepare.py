@@ -9,7 +9,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from trtpost import gpu_setup
+from trtpost.cli import gpu_setup
 
 ROOT = Path(__file__).parents[2]
 SOURCES = Path(__file__).parent / "driver"

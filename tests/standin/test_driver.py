@@ -17,7 +17,7 @@ import pycuda.driver as cuda
 import pytest
 
 from trtpost.cuda import driver as driver_here
-from trtpost.kernels import BLOCK, LOGIT_TYPES, ptx
+from trtpost.kernels.cuda import BLOCK, LOGIT_TYPES, ptx
 
 PTX = """//
 .version 8.8

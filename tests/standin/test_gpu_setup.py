@@ -21,7 +21,7 @@ from nets import nchw, save
 from PIL import Image
 from test_run import with_plan
 
-from trtpost.builder import build
+from trtpost.builder.build import build
 
 ROOT = Path(__file__).parents[2]
 STANDIN = Path(__file__).parent

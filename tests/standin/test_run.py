@@ -19,10 +19,11 @@ from tensorrt import standin
 from trtpost import Segmenter, cuda
 from trtpost.backends.tensorrt import lane
 from trtpost.backends.tensorrt.run import TensorRTEngine
-from trtpost.builder import build
-from trtpost.bundle import Bundle, Plan, write_bundle
+from trtpost.builder.build import build
+from trtpost.bundle.folder import Bundle, write_bundle
+from trtpost.bundle.passport import Plan
 from trtpost.errors import BackendError, ImageError
-from trtpost.graph.bake import split
+from trtpost.graph.baking.bake import split
 
 pytestmark = pytest.mark.usefixtures("our_kernels")
 SIZE = (40, 50)

@@ -12,7 +12,8 @@ from conftest import in_threads
 from nets import nchw, save
 
 import trtpost as tp
-from trtpost.bundle import Plan, load_bundle, read_bundle, write_bundle
+from trtpost.bundle.folder import load_bundle, read_bundle, write_bundle
+from trtpost.bundle.passport import Plan
 from trtpost.errors import SpecError, TrtpostError
 from trtpost.triton.config import from_text
 from trtpost.triton.export import export_triton

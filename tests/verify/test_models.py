@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from conftest import package
 
-from trtpost.builder import build
-from trtpost.bundle import load_bundle
+from trtpost.builder.build import build
+from trtpost.bundle.folder import load_bundle
 from trtpost.verify.run import verify
 
 OURS = Path(__file__).parents[2] / "models" / "scenes.keras"

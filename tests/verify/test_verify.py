@@ -12,13 +12,13 @@ from conftest import package, trtpost
 from nets import kernel, nchw, net, save
 from PIL import Image
 
-from trtpost.builder import build
-from trtpost.bundle import load_bundle
+from trtpost.builder.build import build
+from trtpost.bundle.folder import load_bundle
 from trtpost.errors import ImageError, ModelError, SpecError
 from trtpost.spec import MATCHES
 from trtpost.verify.compare import compare, overlap
+from trtpost.verify.html_report import Gallery, write_page
 from trtpost.verify.orders import boundaries_of, compare_orders
-from trtpost.verify.page import Gallery, write_page
 from trtpost.verify.reference import Masked
 from trtpost.verify.run import Replaced, read_truth, verify
 
@@ -197,7 +197,7 @@ def test_orders_scores_both(place):
 
 
 def options():
-    from trtpost.options import BuildOptions
+    from trtpost.builder.options import BuildOptions
 
     return BuildOptions(normalize="signed")
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from trtpost import cuda
 from trtpost.backends.onnxruntime import OnnxRuntimeEngine
 from trtpost.backends.tensorrt.obstacle import obstacle, this_machine
-from trtpost.bundle import Contents
-from trtpost.choices import Backend
+from trtpost.bundle.folder import Contents
 from trtpost.errors import SpecError, TrtpostError
+from trtpost.spec import Backend
 from trtpost.timing import Stopwatch
 
 

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trtpost import fused
-from trtpost.baked import INT32, NUMPY_TYPES, UINT8, Baked
-from trtpost.bundle import Bundle
+from trtpost.bundle.folder import Bundle
 from trtpost.errors import BackendError, BundleError, reason
+from trtpost.graph.baked import INT32, NUMPY_TYPES, UINT8, Baked
+from trtpost.kernels import cpu
+from trtpost.kernels.reference import size_inputs
 from trtpost.letterbox import Region, region_of
-from trtpost.resample import size_inputs
+from trtpost.machine import default_threads
 from trtpost.timing import Stopwatch
 
 
@@ -43,7 +44,7 @@ class OnnxRuntimeEngine:
         self._logits_size = bundle.passport.located.logits_size
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4  # its errors reach the user as ours
-        options.intra_op_num_threads = threads or fused.default_threads()
+        options.intra_op_num_threads = threads or default_threads()
         # threads that spin between runs hold the cores that decoding and the kernel need: on two cores, twice the time
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         if bundle.passport.precision == "int8":
@@ -62,11 +63,11 @@ class OnnxRuntimeEngine:
         except Exception as error:
             raise BundleError(f"{bundle.model} cannot be read: {reason(error)}; build the bundle again") from None
         self._whole = whole
-        tail = "" if whole else " and the fused kernel" if fused.is_available() else " and the function body"
+        tail = "" if whole else " and the fused kernel" if cpu.is_available() else " and the function body"
         self.name = f"ONNX Runtime {onnxruntime.__version__}{tail} on the CPU"
         try:
             self._network = _session(network, options)
-            self._mask = None if mask is None or fused.is_available() else _session(mask, options)
+            self._mask = None if mask is None or cpu.is_available() else _session(mask, options)
         except Exception as error:  # ONNX Runtime's errors have no common base
             raise BackendError(f"ONNX Runtime does not take {bundle.model}: {reason(error)}") from None
         self._free: list[NDArray[Any]] = []
@@ -98,7 +99,7 @@ class OnnxRuntimeEngine:
             with watch("argmax_resize"):
                 if mask is None:
                     region = self._region(size)
-                    return fused.argmax_resize(logits, size, self._post, region=region, threads=self._threads)
+                    return cpu.argmax_resize(logits, size, self._post, region=region, threads=self._threads)
                 return _run(mask, "mask", {self._logits_name: logits} | self._sizes(size))
 
     def logits(self, pixels: NDArray[np.uint8]) -> NDArray[Any]:
@@ -178,6 +179,6 @@ def _runnable(graph: Baked) -> Baked:
         return graph
     import onnx
 
-    from trtpost.graph.emulate import runnable
+    from trtpost.graph.precision.emulate import runnable
 
     return Baked(runnable(onnx.load_model_from_string(graph.content)).SerializeToString())

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
-from trtpost import files
 from trtpost.bench.tables import Grid
 from trtpost.packages import require
+from trtpost.storage import files
 
 
 def write_page(path: Path, title: str, subtitle: str, plots: Sequence[str], grids: Sequence[Grid]) -> None:

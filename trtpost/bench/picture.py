@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from trtpost import resample
-from trtpost.choices import MAX_PIXELS
-from trtpost.decode import Photo
 from trtpost.errors import SpecError
-from trtpost.image import read_photo
+from trtpost.kernels import reference
+from trtpost.photos.decode import Photo
+from trtpost.photos.limits import MAX_PIXELS
+from trtpost.photos.read import read_photo
 
 QUALITY = 90
 """Of the JPEGs that are written: what cameras and phones use."""
@@ -28,7 +28,7 @@ def drawn(height: int, width: int) -> Photo:
     tile = np.zeros((TILE, TILE, 3), np.float32)
     for cells in (4, 16, 64, 256):
         coarse = chance.standard_normal((cells, cells, 3), np.float32)
-        tile += resample.bilinear(coarse, (TILE, TILE)) * np.float32(150 / math.sqrt(cells))
+        tile += reference.bilinear(coarse, (TILE, TILE)) * np.float32(150 / math.sqrt(cells))
     pixels = np.clip(tile + 128, 0, 255).astype(np.uint8)
     pixels = np.concatenate([pixels, pixels[::-1]])  # mirrored, so that no edge shows
     pixels = np.concatenate([pixels, pixels[:, ::-1]], axis=1)

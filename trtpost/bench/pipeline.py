@@ -14,18 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from trtpost import fused
 from trtpost.backends.tensorrt.obstacle import this_machine
 from trtpost.bench.measure import take_turns
 from trtpost.bench.picture import sides_of, write_photo
 from trtpost.bench.post import machine
 from trtpost.bench.systems import OURS, System, systems
-from trtpost.builder import build, content_of
-from trtpost.bundle import Bundle, load_bundle
+from trtpost.builder.build import build, content_of
+from trtpost.bundle.folder import Bundle, load_bundle
 from trtpost.convert import kind_of
 from trtpost.errors import ImageError, SpecError
-from trtpost.files import existing_file
-from trtpost.image import read_photo
+from trtpost.machine import default_threads
+from trtpost.photos.read import read_photo
+from trtpost.storage.files import existing_file
 from trtpost.timing import Timing, summarize
 
 
@@ -118,7 +118,7 @@ def bench_pipeline(
         )
     if image is None and not megapixels:
         raise SpecError("bench pipeline needs a photo: give --image, or --megapixels for a drawn one")
-    threads = threads or fused.default_threads()
+    threads = threads or default_threads()
     entrants = systems(bundle, source, threads)
     with tempfile.TemporaryDirectory(prefix="trtpost-") as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow's, of photos that are large on purpose

@@ -14,12 +14,12 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from trtpost import fused, resample
 from trtpost.bench.measure import Candidate, interleave
 from trtpost.bench.rivals import Kind, Rival, rivals
-from trtpost.choices import Pattern
 from trtpost.errors import MissingPackageError, SpecError
-from trtpost.spec import MAX_SIDE, Post, Resize
+from trtpost.kernels import cpu, reference
+from trtpost.machine import default_threads
+from trtpost.spec import MAX_SIDE, Pattern, Post, Resize
 
 MAX_BYTES = 2 << 30
 """Of logits or mask: the rivals need many times as much."""
@@ -95,12 +95,12 @@ def bench_post(
             f"bench post takes sides up to {MAX_SIDE}, and logits and masks up to {MAX_BYTES >> 30} GiB, "
             f"not {classes} x {source[0]}x{source[1]} to {size[0]}x{size[1]}"
         )
-    threads = threads or fused.default_threads()
+    threads = threads or default_threads()
     logits = make_logits(classes, source, pattern)
     entrants, candidates = rivals(), []
     for index, rival in enumerate(entrants):
         candidates.append(_candidate(str(index), rival, logits, size, threads))
-    if fused.is_available():
+    if cpu.is_available():
         candidates.append(_floor(logits, size, threads))
     answers = {one.name: one.run() for one in candidates if one.run is not None}
     measured = {
@@ -140,7 +140,7 @@ def make_logits(classes: int, source: tuple[int, int], pattern: Pattern) -> NDAr
     if pattern == "noise":
         return rng.standard_normal((1, classes, *source), np.float32)
     coarse = rng.standard_normal((source[0] // 16 + 2, source[1] // 16 + 2, classes), np.float32)
-    return np.ascontiguousarray(resample.bilinear(coarse, source).transpose(2, 0, 1))[None]
+    return np.ascontiguousarray(reference.bilinear(coarse, source).transpose(2, 0, 1))[None]
 
 
 def boundary_share(logits: NDArray[np.float32]) -> float:
@@ -158,7 +158,7 @@ def machine() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         name = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
     isa = ""
-    if fused.is_available():
+    if cpu.is_available():
         from trtpost import _cpu
 
         isa = f", {_cpu.isas()[0]}"
@@ -192,15 +192,15 @@ class _Judge:
         key = (rival.resize, rival.match if rival.resize == "nearest" else "tf")
         if key not in self._references:
             post = Post(resize=rival.resize, match=rival.match, classes=max(self._logits.shape[1], 2))
-            self._references[key] = resample.argmax_resize(self._logits, self._size, post)[0]
+            self._references[key] = reference.argmax_resize(self._logits, self._size, post)[0]
         rows, columns = np.nonzero(mask != self._references[key])
         if rival.resize == "nearest" or not rows.size:
             return len(rows), 0
         return len(rows), self._ties(rows, columns)
 
     def _ties(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> int:
-        top, bottom, down = resample.linear_index(self._logits.shape[2], self._size[0], "tf")
-        left, right, across = resample.linear_index(self._logits.shape[3], self._size[1], "tf")
+        top, bottom, down = reference.linear_index(self._logits.shape[2], self._size[0], "tf")
+        left, right, across = reference.linear_index(self._logits.shape[3], self._size[1], "tf")
         planes = self._logits[0].astype(np.float64)
         y0, y1, fy = top[rows], bottom[rows], down[rows].astype(np.float64)
         x0, x1, fx = left[columns], right[columns], across[columns].astype(np.float64)

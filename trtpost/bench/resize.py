@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from trtpost import fused, resample
 from trtpost.bench.measure import take_turns
 from trtpost.bench.picture import drawn_gray, jpeg_of
 from trtpost.bench.post import machine
 from trtpost.errors import MissingPackageError, SpecError
+from trtpost.kernels import cpu, reference
 from trtpost.packages import require
-from trtpost.scale import scaled
+from trtpost.photos.scale import scaled
 from trtpost.spec import MAX_SIDE, Match, Post, Resize
 from trtpost.verify.frameworks import tensorflow
 
@@ -186,9 +186,9 @@ def _verdict(one: Entrant, way: Way, content: bytes, size: Size) -> tuple[int, f
     # TensorFlow decodes with another DCT, a level apart here and there
     gray = decoded.numpy()[..., 0] if hasattr(decoded, "numpy") else np.asarray(decoded)
     if one.resize == "nearest":
-        rows, columns = (resample.nearest_index(gray.shape[axis], size[axis], one.match) for axis in (0, 1))
+        rows, columns = (reference.nearest_index(gray.shape[axis], size[axis], one.match) for axis in (0, 1))
         return int((result != gray[rows[:, None], columns]).sum()), 0.0
-    return 0, float(np.abs(result - resample.bilinear(gray, size)).max())
+    return 0, float(np.abs(result - reference.bilinear(gray, size)).max())
 
 
 def entrants() -> list[Entrant]:
@@ -295,13 +295,13 @@ def _pillow() -> Iterator[Entrant]:
 
 def _ours() -> Iterator[Entrant]:
     def nearest(threads: int) -> Way:
-        if not fused.is_available():
+        if not cpu.is_available():
             raise MissingPackageError("the native kernel was not built: see trtpost doctor")
         post = Post(head="labels", classes=256)
         return Way(
             _array,
             lambda array: array[None],
-            lambda labels, size: fused.argmax_resize(labels, size, post, threads=threads)[0],
+            lambda labels, size: cpu.argmax_resize(labels, size, post, threads=threads)[0],
             _as_is,
         )
 

@@ -16,9 +16,9 @@ import onnx
 import onnx.parser
 from numpy.typing import NDArray
 
-from trtpost import fused
 from trtpost.errors import MissingPackageError
-from trtpost.graph.postprocess import node_model
+from trtpost.graph.baking.postprocess import node_model
+from trtpost.kernels import cpu
 from trtpost.packages import require
 from trtpost.spec import Match, Post, Resize
 
@@ -54,11 +54,11 @@ def _ours() -> Iterator[Rival]:
 
 def _fused(resize: Resize, *, full: bool) -> Callable[..., Callable[[], Mask]]:
     def start(logits: Logits, size: tuple[int, int], threads: int) -> Callable[[], Mask]:
-        if not fused.is_available():
+        if not cpu.is_available():
             raise MissingPackageError("the native kernel was not built: see trtpost doctor")
         post = Post(resize=resize, classes=max(logits.shape[1], 2))
         out = np.empty((1, *size), np.int32 if post.wide else np.uint8)
-        return lambda: fused.argmax_resize(logits, size, post, out=out, threads=threads, full=full)[0]
+        return lambda: cpu.argmax_resize(logits, size, post, out=out, threads=threads, full=full)[0]
 
     return start
 

@@ -18,15 +18,13 @@ from PIL import Image
 
 from trtpost.backends.onnxruntime import OnnxRuntimeEngine
 from trtpost.backends.tensorrt.obstacle import this_machine
-from trtpost.bundle import Bundle
-from trtpost.choices import Backend, Encoding
+from trtpost.bundle.folder import Bundle
 from trtpost.convert import kind_of, load
 from trtpost.convert.formats import saved_model_folder
 from trtpost.errors import SpecError, TrtpostError
-from trtpost.located import Located
 from trtpost.packages import require
 from trtpost.segment import Segmenter
-from trtpost.spec import Pre
+from trtpost.spec import Backend, Encoding, Located, Pre
 from trtpost.timing import Stopwatch, Timing
 from trtpost.verify.frameworks import tensorflow
 from trtpost.verify.network import output_layout

@@ -22,10 +22,10 @@ import onnx
 from trtpost.convert.fence import CPU_SECONDS, out_of_memory
 from trtpost.convert.formats import SUFFIXES as SUFFIXES
 from trtpost.convert.formats import kind_of as kind_of
-from trtpost.convert.tflite import Metadata, read_metadata
+from trtpost.convert.tflite_file import Metadata, read_metadata
 from trtpost.errors import MissingPackageError, ModelError, printable
-from trtpost.graph.model import set_metadata
-from trtpost.graph.training import check_trained
+from trtpost.graph.reading.model import set_metadata
+from trtpost.graph.reading.training import check_trained
 from trtpost.packages import installation
 
 OPSET = 17

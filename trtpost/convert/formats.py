@@ -7,9 +7,9 @@ import zipfile
 from pathlib import Path
 from typing import BinaryIO
 
-from trtpost.convert.tflite import is_tflite
+from trtpost.convert.tflite_file import is_tflite
 from trtpost.errors import ModelError, reason
-from trtpost.files import entries_under, existing_file, open_regular
+from trtpost.storage.files import entries_under, existing_file, open_regular
 
 SUFFIXES = (".keras", ".h5", ".hdf5", ".pb", ".pbtxt", ".tflite")
 """Usual names of the files that `convert` takes, besides SavedModel folders."""

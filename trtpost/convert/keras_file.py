@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from trtpost.convert.formats import HDF5
-from trtpost.convert.tflite import UNPACKED
+from trtpost.convert.tflite_file import UNPACKED
 from trtpost.errors import ModelError, reason
-from trtpost.files import open_regular
+from trtpost.storage.files import open_regular
 
 _ACTIVE_IN_TRAINING = re.compile(r"BatchNorm|Dropout|Noise")
 """Classes of layers that do something else when they are called with `training=True`.

@@ -15,7 +15,7 @@ from trtpost.convert import keras_file
 from trtpost.convert.formats import saved_model_folder
 from trtpost.convert.operators import check_graph_def, check_saved_model
 from trtpost.errors import ModelError, reason
-from trtpost.files import open_regular
+from trtpost.storage.files import open_regular
 
 _EXPORT = "export it with tf.saved_model.save(model, folder, signatures={example})"
 _EXAMPLE = "tf.function(model).get_concrete_function(tf.TensorSpec((1, HEIGHT, WIDTH, 3), tf.float32))"

@@ -15,8 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from trtpost.baked import Call, expanded
 from trtpost.errors import ModelError, reason
+from trtpost.graph.baked import Call, expanded
 
 MODULES = (
     *("array_ops", "bitwise_ops", "count_ops", "ctc_ops", "image_ops", "linalg_ops", "list_ops", "manip_ops"),

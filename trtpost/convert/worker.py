@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import onnx
 
-from trtpost.convert import fence, load, resize
+from trtpost.convert import fence, load, resize_handlers
 from trtpost.convert.graph_def import check_graph
 from trtpost.convert.operators import check_flex_operators
-from trtpost.convert.tflite import custom_operators
+from trtpost.convert.tflite_file import custom_operators
 from trtpost.errors import ModelError, reason
 
 _INNER = "Exception encountered: "
@@ -83,7 +83,10 @@ def _tflite(path: Path, result: str, opset: int) -> None:
         str(path),
         opset=opset,
         output_path=result,
-        custom_op_handlers={"TFL_Convolution2DTransposeBias": (_transpose_conv_with_bias, []), **resize.HANDLERS},
+        custom_op_handlers={
+            "TFL_Convolution2DTransposeBias": (_transpose_conv_with_bias, []),
+            **resize_handlers.HANDLERS,
+        },
     )
 
 
@@ -138,7 +141,7 @@ def _graph(
         output_names=outputs,
         opset=opset,
         tensors_to_rename=friendly,
-        custom_op_handlers={"Bitcast": (_bitcast_for_the_sign, []), "Erfc": (_erfc, []), **resize.HANDLERS},
+        custom_op_handlers={"Bitcast": (_bitcast_for_the_sign, []), "Erfc": (_erfc, []), **resize_handlers.HANDLERS},
         output_path=result,
     )
 

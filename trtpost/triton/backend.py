@@ -16,17 +16,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trtpost.admission import check_weight, weight_of
-from trtpost.bundle import MAX_BYTES, PASSPORT, passport_from_json
-from trtpost.choices import SERVED_PIXELS
-from trtpost.decode import Photo
+from trtpost.bundle.folder import MAX_BYTES, PASSPORT
+from trtpost.bundle.passport import passport_from_json
 from trtpost.errors import BundleError, ImageError, TrtpostError
-from trtpost.files import read_limited
-from trtpost.image import check_photo, encode_mask, palette, read_photo
+from trtpost.kernels.reference import size_inputs
 from trtpost.letterbox import Region, region_of
-from trtpost.pixels import check_size, pixels_of
-from trtpost.resample import size_inputs
+from trtpost.masks.colours import palette
+from trtpost.masks.write import encode_mask
+from trtpost.photos.admission import check_weight, weight_of
+from trtpost.photos.decode import Photo
+from trtpost.photos.limits import SERVED_PIXELS
+from trtpost.photos.pixels import check_size, pixels_of
+from trtpost.photos.read import check_photo, read_photo
 from trtpost.segment import Segmenter
+from trtpost.storage.files import read_limited
 from trtpost.triton.config import MAX_PIXELS
 
 BUNDLE = "bundle.trtpost"

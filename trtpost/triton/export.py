@@ -15,15 +15,16 @@ from typing import Any, get_args
 
 import onnx
 
-from trtpost.bundle import MODEL, PASSPORT, Bundle, Contents, read_again
-from trtpost.choices import SERVED_PIXELS, Form
+from trtpost.bundle.folder import MODEL, PASSPORT, Bundle, Contents, read_again
 from trtpost.errors import SpecError, TrtpostError, one_line, reason
-from trtpost.files import open_regular, read_limited, write_whole
-from trtpost.folders import put_folder
-from trtpost.graph.bake import inlined, is_inlined
-from trtpost.graph.emulate import runnable
+from trtpost.graph.baking.bake import inlined, is_inlined
+from trtpost.graph.precision.emulate import runnable
+from trtpost.kernels.reference import size_inputs
 from trtpost.letterbox import Region
-from trtpost.resample import size_inputs
+from trtpost.photos.limits import SERVED_PIXELS
+from trtpost.spec import Form
+from trtpost.storage.files import open_regular, read_limited, write_whole
+from trtpost.storage.folders import put_folder
 from trtpost.triton import config as configs
 from trtpost.triton.backend import BUNDLE
 from trtpost.triton.config import OWNER, Tensor, Warmup

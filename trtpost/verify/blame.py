@@ -15,16 +15,17 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from trtpost import fused
-from trtpost.agreement import relative_error
-from trtpost.bundle import ASSUMED, Bundle, read_again
+from trtpost.builder.agreement import relative_error
+from trtpost.bundle.folder import Bundle, read_again
+from trtpost.bundle.passport import ASSUMED
 from trtpost.errors import ModelError, TrtpostError
-from trtpost.graph.bake import NETWORK, seam
-from trtpost.graph.emulate import runnable, with_outputs
-from trtpost.graph.part import part_of
+from trtpost.graph.baking.bake import NETWORK, seam
+from trtpost.graph.precision.emulate import runnable, with_outputs
+from trtpost.graph.proto import part_of
+from trtpost.kernels import cpu
+from trtpost.kernels.reference import argmax_resize
 from trtpost.letterbox import Region, region_of
-from trtpost.pixels import pixels_of
-from trtpost.resample import argmax_resize
+from trtpost.photos.pixels import pixels_of
 from trtpost.segment import Result
 from trtpost.spec import MATCHES, NORMALIZATIONS, Layout, Post, Resize
 from trtpost.verify.network import Answer
@@ -383,8 +384,8 @@ def _changes(right: Post, actual: Post) -> Iterator[tuple[dict[str, Any], str]]:
 
 
 def _argmax_resize(logits: NDArray[Any], size: tuple[int, int], post: Post, region: Region | None) -> NDArray[Any]:
-    if fused.is_available() and str(logits.dtype) in (*fused.LOGIT_TYPES, *fused.LABEL_TYPES):
-        return np.asarray(fused.argmax_resize(logits, size, post, region=region)[0])
+    if cpu.is_available() and str(logits.dtype) in (*cpu.LOGIT_TYPES, *cpu.LABEL_TYPES):
+        return np.asarray(cpu.argmax_resize(logits, size, post, region=region)[0])
     if region is not None:
         top, left = slice(region.top, region.top + region.height), slice(region.left, region.left + region.width)
         logits = logits[:, :, top, left] if post.layout == "NCHW" and logits.ndim == 4 else logits[:, top, left]

@@ -1,6 +1,6 @@
 """The resizes that people use, each done by the framework that its convention is named after.
 
-Where that framework is not installed, `trtpost.resample` stands in for it, and the name says so.
+Where that framework is not installed, `trtpost.kernels.reference` stands in for it, and the name says so.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from trtpost.kernels.reference import bilinear, nearest_index
 from trtpost.packages import require
-from trtpost.resample import bilinear, nearest_index
 from trtpost.spec import Match, Resize
 
 Size = tuple[int, int]

@@ -11,19 +11,18 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from trtpost.builder import Decided
+from trtpost.builder.build import Decided
 from trtpost.convert import load
 from trtpost.convert.operators import check_flex_operators
-from trtpost.convert.tflite import custom_operators
+from trtpost.convert.tflite_file import custom_operators
 from trtpost.errors import BackendError, ModelError, TrtpostError, reason
-from trtpost.files import open_regular
-from trtpost.graph.emulate import with_outputs
-from trtpost.graph.ignored import IGNORED
-from trtpost.graph.locate import locate
-from trtpost.located import Located
-from trtpost.spec import Layout
+from trtpost.graph.head.locate import locate
+from trtpost.graph.head.negative_ids import IGNORED
+from trtpost.graph.precision.emulate import with_outputs
+from trtpost.spec import Layout, Located
+from trtpost.storage.files import open_regular
 from trtpost.verify.frameworks import quiet, tensorflow
-from trtpost.verify.tflite import without_custom_ops
+from trtpost.verify.mediapipe import without_custom_ops
 
 SQUASHING = ("Softmax", "LogSoftmax", "Sigmoid")
 """What may lie between the logits that a bundle takes and the output that people see."""

@@ -16,15 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trtpost.builder import build
-from trtpost.calibration import photos_in
-from trtpost.choices import Backend
+from trtpost.builder.build import build
+from trtpost.builder.options import BuildOptions
 from trtpost.errors import ImageError
-from trtpost.image import read_photo
-from trtpost.options import BuildOptions
+from trtpost.photos.find import photos_in
+from trtpost.photos.read import read_photo
 from trtpost.progress import Progress
 from trtpost.segment import Segmenter
-from trtpost.spec import Resize
+from trtpost.spec import Backend, Resize
 from trtpost.verify.compare import IGNORE, Overlap, overlap
 from trtpost.verify.run import read_truth, truths_in
 

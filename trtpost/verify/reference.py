@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from trtpost.builder import Decided
-from trtpost.decode import Photo
+from trtpost.builder.build import Decided
+from trtpost.kernels.reference import bilinear
 from trtpost.letterbox import Region, placement, region_of
-from trtpost.located import Located
-from trtpost.resample import bilinear
-from trtpost.scale import PAD
-from trtpost.spec import Post, Pre
+from trtpost.photos.decode import Photo
+from trtpost.photos.scale import PAD
+from trtpost.spec import Located, Post, Pre
 from trtpost.verify.frameworks import Resizer, tensorflow
 from trtpost.verify.network import Answer, Network
 

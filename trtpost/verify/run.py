@@ -15,19 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from trtpost.agreement import counted
-from trtpost.builder import Decided, content_of, decide
-from trtpost.bundle import ASSUMED, Bundle, Passport, Verification, record_verification
-from trtpost.calibration import photos_in
-from trtpost.choices import Backend
+from trtpost.builder.agreement import counted
+from trtpost.builder.build import Decided, content_of, decide
+from trtpost.builder.options import MIN_AGREEMENT, BuildOptions
+from trtpost.bundle.folder import Bundle, record_verification
+from trtpost.bundle.passport import ASSUMED, Passport, Verification
 from trtpost.convert import kind_of
-from trtpost.decode import Photo
 from trtpost.errors import BundleError, ImageError, ModelError, SpecError, printable, reason
-from trtpost.files import open_regular, refuse_address
-from trtpost.options import MIN_AGREEMENT, BuildOptions
+from trtpost.photos.decode import Photo
+from trtpost.photos.find import photos_in
 from trtpost.progress import Progress
 from trtpost.segment import Result, Segmenter
-from trtpost.spec import Channels, Ending, Fit, Layout, Match, Resize
+from trtpost.spec import Backend, Channels, Ending, Fit, Layout, Match, Resize
+from trtpost.storage.files import open_regular, refuse_address
 from trtpost.verify.blame import Blame, blame
 from trtpost.verify.compare import IGNORE, Figures, compare
 from trtpost.verify.frameworks import resizer

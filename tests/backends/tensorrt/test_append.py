@@ -13,9 +13,9 @@ from interpreter import evaluate
 from trtpost.backends.tensorrt.append import append_postprocess
 from trtpost.backends.tensorrt.flavour import logger_of, strongly_typed
 from trtpost.errors import BackendError, SpecError
-from trtpost.graph.postprocess import node_model
+from trtpost.graph.baking.postprocess import node_model
+from trtpost.kernels.reference import argmax_resize, size_inputs
 from trtpost.letterbox import Region
-from trtpost.resample import argmax_resize, size_inputs
 from trtpost.spec import MATCHES, Post
 
 SOURCE = (13, 17)

@@ -16,16 +16,16 @@ from trtpost.backends.tensorrt.append import append_postprocess
 from trtpost.backends.tensorrt.build import Profile, Range, build_plan, name_parts, ranges_of
 from trtpost.backends.tensorrt.flavour import NAME_LIMIT, logger_of, strongly_typed
 from trtpost.backends.tensorrt.settings import Settings
-from trtpost.builder import build
-from trtpost.bundle import load_bundle
+from trtpost.builder.build import build
+from trtpost.builder.options import MIN_AGREEMENT
+from trtpost.bundle.folder import load_bundle
 from trtpost.describe import describe_precision
 from trtpost.errors import BackendError, ModelError, PrecisionError
-from trtpost.graph.bake import bake, inlined
-from trtpost.graph.locate import locate
-from trtpost.graph.model import load_model
-from trtpost.graph.reduce import PRECISIONS, reduced
+from trtpost.graph.baking.bake import bake, inlined
+from trtpost.graph.head.locate import locate
+from trtpost.graph.precision.reduce import PRECISIONS, reduced
+from trtpost.graph.reading.model import load_model
 from trtpost.letterbox import Region
-from trtpost.options import MIN_AGREEMENT
 from trtpost.progress import Step
 from trtpost.spec import MATCHES, Post, Pre
 
@@ -336,7 +336,7 @@ def photos(shared, tmp_path_factory):
 def test_real_models_build(converted, photos, tmp_path, monkeypatch, model, normalize, precision):
     """Every precision, resize and size: one as users build it, the others from its network, lowered once."""
     lowered = []
-    monkeypatch.setattr("trtpost.builder.reduced", lambda *a, **b: lowered.append(reduced(*a, **b)) or lowered[0])
+    monkeypatch.setattr("trtpost.builder.build.reduced", lambda *a, **b: lowered.append(reduced(*a, **b)) or lowered[0])
     options = {"normalize": normalize, "precision": precision, "flavour": "tensorrt_rtx", "resize": "bilinear"}
     if precision != "fp32":
         options["calibration"] = photos

@@ -9,8 +9,9 @@ from nets import nchw, save
 
 from trtpost.backends.choice import choose
 from trtpost.backends.tensorrt.obstacle import Machine, obstacle
-from trtpost.builder import build
-from trtpost.bundle import Bundle, Plan, read_bundle
+from trtpost.builder.build import build
+from trtpost.bundle.folder import Bundle, read_bundle
+from trtpost.bundle.passport import Plan
 from trtpost.cuda import Device, Driver
 from trtpost.errors import BackendError, SpecError
 

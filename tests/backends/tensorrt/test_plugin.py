@@ -19,11 +19,11 @@ import pytest
 from conftest import package
 from interpreter import evaluate
 
-from trtpost import kernels
 from trtpost.backends.tensorrt import append, flavour, layers, plugin
 from trtpost.errors import BackendError, SpecError
+from trtpost.kernels import cuda as kernels
+from trtpost.kernels.reference import argmax_resize, size_inputs
 from trtpost.letterbox import Region
-from trtpost.resample import argmax_resize, size_inputs
 from trtpost.spec import MATCHES, Post
 
 ROOT = Path(__file__).parents[3]

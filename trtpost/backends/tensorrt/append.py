@@ -1,6 +1,6 @@
 """Append ArgMax and Resize to a TensorRT network by hand, for networks that do not come from ONNX.
 
-The layers mean what the function body of `trtpost::ArgMaxResize` means (`trtpost.graph.postprocess`), and `Post`
+The layers mean what the function body of `trtpost::ArgMaxResize` means (`trtpost.graph.baking.postprocess`), and `Post`
 decides the same things.
 """
 
@@ -13,8 +13,8 @@ import numpy as np
 from trtpost.backends.tensorrt.layers import Convention, Layers
 from trtpost.backends.tensorrt.plugin import add_plugin
 from trtpost.errors import SpecError
+from trtpost.kernels.reference import size_inputs
 from trtpost.letterbox import Region
-from trtpost.resample import size_inputs
 from trtpost.spec import Match, Post
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def _positions(
 
 
 def _position(layers: Layers, name: str, source: trt.ITensor, target: trt.ITensor, post: Post) -> trt.ITensor:
-    """Positions along one axis; every step in float32 as in `trtpost.resample`, because the results depend on it.
+    """Positions along one axis; every step in float32 as in `kernels.reference`, because the results depend on it.
 
     Args:
         layers: of the network.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trtpost import cuda, kernels
+from trtpost import cuda
 from trtpost.backends.tensorrt.flavour import (
     NAME_LIMIT,
     ContextMaker,
@@ -28,10 +28,11 @@ from trtpost.backends.tensorrt.flavour import (
     logger_of,
     set_device_memory,
 )
-from trtpost.bundle import Passport
+from trtpost.bundle.passport import Passport
 from trtpost.errors import BackendError
+from trtpost.kernels import cuda as kernels
+from trtpost.kernels.reference import size_inputs
 from trtpost.letterbox import Region
-from trtpost.resample import size_inputs
 from trtpost.spec import Post
 from trtpost.timing import Stopwatch
 

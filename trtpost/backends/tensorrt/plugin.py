@@ -14,9 +14,9 @@ from functools import cache
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any
 
-from trtpost import kernels
 from trtpost.backends.tensorrt.flavour import load, load_plugins
 from trtpost.errors import BackendError
+from trtpost.kernels import cuda as kernels
 from trtpost.spec import Post
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from trtpost import cuda
 from trtpost.backends.tensorrt.flavour import load, logger_of
 from trtpost.backends.tensorrt.lane import Job, Lane, Shared
 from trtpost.backends.tensorrt.obstacle import obstacle, this_machine
-from trtpost.bundle import Bundle
+from trtpost.bundle.folder import Bundle
 from trtpost.errors import BackendError, ImageError
 from trtpost.letterbox import region_of
 from trtpost.timing import Stopwatch

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from trtpost.choices import Compatibility, Place
 from trtpost.errors import SpecError
-from trtpost.spec import PRECISIONS, Precision
+from trtpost.spec import PRECISIONS, Compatibility, Place, Precision
 
 COMPATIBILITIES: dict[Compatibility, str] = {
     "none": "NONE",

@@ -1,0 +1,67 @@
+"""Whether the portable engine of a build will load: asked before anything is built or written."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import onnx
+
+from trtpost.backends.onnxruntime import OnnxRuntimeEngine
+from trtpost.bundle.folder import Bundle
+from trtpost.bundle.passport import Passport
+from trtpost.errors import BackendError, ModelError
+from trtpost.graph.baked import Baked
+from trtpost.graph.baking.bake import NETWORK, source_name
+from trtpost.graph.reading.model import serialized
+
+_NO_KERNEL = re.compile(r"implementation for (?P<op>[\w.]+)\(\d+\) node with name '(?P<name>[^']*)'")
+_NO_OPERATOR = re.compile(r"(?P<domain>[\w.-]*):(?P<op>[\w./-]+)\(-?\d+\) is not a registered function/op")
+
+
+def check_loads(baked: onnx.ModelProto, passport: Passport, path: Path) -> None:
+    """Load a baked graph as every run of its bundle will do; it takes as long as there (DeepLab v3: 0.1 s).
+
+    Args:
+        baked: the graph; copied where ONNX Runtime needs names of nodes.
+        passport: of the bundle that is to be.
+        path: of the same.
+
+    Raises:
+        ModelError: ONNX Runtime does not take it; the message names operator and node.
+    """
+    named = onnx.ModelProto()
+    named.CopyFrom(baked)
+    for node in named.graph.node:
+        node.name = node.name or next(filter(None, node.output), "")
+    try:
+        OnnxRuntimeEngine(Bundle(path, passport), baked=Baked(serialized(named))).close()
+    except BackendError as error:
+        raise ModelError(_sentence(named, str(error))) from None
+
+
+def _sentence(model: onnx.ModelProto, text: str) -> str:
+    if found := _NO_KERNEL.search(text):
+        op, node = found["op"], next((one for one in model.graph.node if one.name == found["name"]), None)
+        types = {value.name: value.type.tensor_type.elem_type for value in model.graph.value_info}
+        types |= {one.name: one.data_type for one in model.graph.initializer}
+        double = node is not None and onnx.TensorProto.DOUBLE in {types.get(name) for name in node.input}
+        where = f"{op} (node '{source_name(found['name'])}')"
+        if double:
+            return f"ONNX Runtime has no {where} in float64: export the network in float32"
+        return (
+            f"ONNX Runtime has no {where} for these types: export the network with it in float32, or name a tensor "
+            "before it with --logits"
+        )
+    if found := _NO_OPERATOR.search(text):
+        domain, op = found["domain"], source_name(found["op"])
+        node = next(
+            (one for one in model.graph.node if one.op_type in (op, found["op"]) and one.domain == domain), None
+        )
+        where = f" (node '{source_name(node.name)}')" if node is not None else ""
+        return (
+            f"ONNX Runtime does not know the operator {domain}::{op}{where}: replace it in the model by operators of "
+            "ONNX, or name a tensor before it with --logits"
+        )
+    why = text.split(": ", 1)[-1].replace(NETWORK, "")
+    return f"ONNX Runtime does not take the network ({why}): export it anew, or name another tensor with --logits"

@@ -1,0 +1,1 @@
+"""One graph from uint8 pixels to class ids."""

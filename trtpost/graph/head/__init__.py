@@ -1,0 +1,1 @@
+"""What the end of a network means: where its logits are, their layout and classes."""

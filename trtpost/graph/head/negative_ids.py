@@ -1,0 +1,45 @@
+"""Negative class ids: what some networks write where no class is sure enough."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx_graphsurgeon as gs
+
+from trtpost.graph.head.ending import argmax_before
+from trtpost.graph.walks import constant_values, dtype_name
+
+IGNORED = 255
+"""What they become: masks are unsigned, and 255 is what Pascal VOC and Cityscapes write for `ignore`."""
+
+_STEPS = 64
+"""Nodes before the labels that are looked at."""
+
+
+def may_be_negative(labels: gs.Variable) -> bool:
+    """True for class ids of a signed type that are not those of an ArgMax."""
+    return dtype_name(labels).startswith(("int", "float")) and argmax_before(labels) is None
+
+
+def tells_negative(model: onnx.ModelProto, labels: str) -> bool:
+    """True where a whole number below zero is chosen by a Where or a Gather for a label, or subtracted from one."""
+    tensor = gs.import_onnx(model).tensors()[labels]
+    if not may_be_negative(tensor):
+        return False
+    pending, seen = [tensor], set[int]()
+    while pending and len(seen) < _STEPS:
+        tensor = pending.pop(0)
+        if not tensor.inputs or id(tensor) in seen:
+            continue
+        seen.add(id(tensor))
+        node = tensor.inputs[0]
+        for value in node.inputs:
+            values = constant_values(value)
+            if values is None:
+                if dtype_name(value).startswith(("int", "uint", "float")):
+                    pending.append(value)
+            elif values.dtype.kind in "if" and values.size and (values == np.round(values)).all():
+                chosen = node.op in ("Where", "Gather", "Add") and values.min() < 0
+                if chosen or (node.op == "Sub" and value is node.inputs[1] and values.max() > 0):
+                    return True
+    return False

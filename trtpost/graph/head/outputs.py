@@ -1,0 +1,189 @@
+"""Which output of a network is the mask's."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import onnx_graphsurgeon as gs
+
+from trtpost.errors import ModelError
+from trtpost.graph.head.ending import LABEL_OPS, RETYPING_OPS, are_labels, argmax_before
+from trtpost.graph.head.layout import layout_of
+from trtpost.graph.head.unflatten import unfolded
+from trtpost.graph.walks import dims, is_whole, listing, nodes_before, number
+
+_AUXILIARY = re.compile(r"(^|[^a-z])(aux|auxiliary|deep_?supervision)", re.IGNORECASE)
+
+
+def segmentation_output(graph: gs.Graph, source: gs.Variable, input_size: tuple[int, int]) -> gs.Variable:
+    """The output that holds the mask.
+
+    Args:
+        graph: the network.
+        source: its image input.
+        input_size: its (height, width).
+
+    Raises:
+        ModelError: there is none, or several; the message lists them and names the flag.
+    """
+    seen = [value for value in graph.outputs if depends_on(value, source) and not _lists_places(value)]
+    candidates = [value for value in seen if _may_be_mask(value, source)]
+    candidates = candidates or [value for value in seen if _is_flattened(value, input_size)]
+    if not candidates:
+        if 1 in input_size:
+            raise ModelError(
+                f"the input is {input_size[0]}x{input_size[1]}, and one row or column does not tell a mask from other "
+                f"numbers: the model gives {listing(graph.outputs)}; name the logits' tensor with --logits, and their "
+                "--layout"
+            )
+        raise ModelError(
+            "no output looks like a segmentation head (logits of four dimensions, or flattened from them, or integer "
+            f"labels): the model gives {listing(graph.outputs)}; name the logits' tensor with --logits"
+        )
+    for narrowing in (_without_copies, _without_auxiliary, _without_descendants, _without_confidences, _largest):
+        if len(candidates) > 1:
+            candidates = narrowing(candidates)
+    if len(candidates) > 1:
+        raise ModelError(
+            f"several outputs may be the segmentation head: {listing(candidates)}; choose one with --logits NAME"
+        )
+    _refuse_detector(candidates[0], graph, input_size)
+    return candidates[0]
+
+
+def depends_on(value: gs.Variable, source: gs.Variable) -> bool:
+    """False of what is the same for every image."""
+    pending, seen = [value], set()
+    while pending:
+        tensor = pending.pop()
+        if tensor is source:
+            return True
+        if id(tensor) in seen or not tensor.inputs:
+            continue
+        seen.add(id(tensor))
+        node = tensor.inputs[0]
+        if any(isinstance(one, gs.Graph) for one in node.attrs.values()):
+            return True  # what is used inside is not listed
+        pending += node.inputs
+    return False
+
+
+def _lists_places(value: gs.Variable) -> bool:
+    """True of indices of pixels or boxes, a row each: integers that are no mask."""
+
+    def moved(node: gs.Node) -> list[gs.Variable]:
+        if node.op not in LABEL_OPS | {"Concat", "Expand", "Add", "Sub", "Mul", "Div", "Split"}:
+            return []
+        return [one for one in node.inputs[: None if node.op == "Concat" else 1] if is_whole(one)]
+
+    makers = ("NonZero", "NonMaxSuppression", "Shape")
+    return is_whole(value) and any(node.op in makers for node in nodes_before(value, moved))
+
+
+def _may_be_mask(value: gs.Variable, source: gs.Variable) -> bool:
+    """Two axes of more than one pixel besides the batch, and a type that logits or labels have."""
+    ranks = (2, 3, 4) if are_labels(value) else (4,)
+    shape = dims(value)
+    if len(shape) not in ranks:
+        return False
+    batch = dims(source)[0]
+    has_batch = len(shape) == 4 or (batch != 1 and (shape[0] == batch or isinstance(shape[0], str)))
+    return sum(not isinstance(dim, int) or dim > 1 for dim in shape[has_batch:]) >= 2
+
+
+def _refuse_detector(chosen: gs.Variable, graph: gs.Graph, input_size: tuple[int, int]) -> None:
+    """Refuse masks of objects: prototypes beside boxes and coefficients, queries beside their classes, ids of boxes.
+
+    Raises:
+        ModelError: another output lists objects, with a number for each channel of `chosen`.
+    """
+    shape = [number(dim) for dim in dims(chosen)]
+    labels = are_labels(chosen)
+    for other in graph.outputs:
+        axes = [number(dim) for dim in dims(other)]
+        if other is chosen or len(axes) != 3 or is_whole(other):
+            continue
+        if labels:
+            fits = len(shape) == 2 and shape[1] > 1 and sorted(axes[1:]) == sorted((4, shape[1]))
+        else:
+            layout = layout_of(chosen, input_size)
+            plane = shape[1:3] if layout == "NHWC" else shape[2:]
+            channels = shape[3] if layout == "NHWC" else shape[1]
+            pixels = math.prod(plane)
+            lists = axes[1:] != plane and pixels not in axes[1:]  # rows and columns are no objects
+            lists = lists or (axes[2] == pixels and axes[1] > channels + 4)
+            fits = len(shape) == 4 and lists and any(one == channels > 1 or one > channels + 4 > 5 for one in axes[1:])
+        if fits:
+            raise ModelError(
+                f"output {listing([chosen])} stands beside {listing([other])}, as of networks that detect objects and "
+                "then give each a mask of its own, which trtpost does not put together; if it does hold the classes "
+                f"of pixels, say --logits '{chosen.name}'"
+            )
+
+
+def _is_flattened(value: gs.Variable, input_size: tuple[int, int]) -> bool:
+    try:
+        return unfolded(value, input_size, labels=are_labels(value)) is not None
+    except ModelError:  # both layouts fit
+        return True
+
+
+def _without_copies(candidates: list[gs.Variable]) -> list[gs.Variable]:
+    """Of outputs that are one tensor under several names, the first."""
+    first: dict[int, gs.Variable] = {}
+    for value in candidates:
+        tensor = value
+        while tensor.inputs and tensor.inputs[0].op == "Identity":
+            tensor = tensor.inputs[0].inputs[0]
+        first.setdefault(id(tensor), value)
+    return list(first.values())
+
+
+def _without_auxiliary(candidates: list[gs.Variable]) -> list[gs.Variable]:
+    return [value for value in candidates if not _AUXILIARY.search(value.name)] or candidates
+
+
+def _without_descendants(candidates: list[gs.Variable]) -> list[gs.Variable]:
+    """Of logits and the Softmax or ArgMax of the same logits, keep the first, which hold the most."""
+    known = {id(value) for value in candidates}
+    kept = []
+    for value in candidates:
+        tensor, descends = value, False
+        while tensor.inputs and tensor.inputs[0].op in RETYPING_OPS | {"Softmax", "Sigmoid", "ArgMax", "Transpose"}:
+            tensor = tensor.inputs[0].inputs[0]
+            descends = descends or id(tensor) in known
+        if not descends:
+            kept.append(value)
+    return kept
+
+
+def _without_confidences(candidates: list[gs.Variable]) -> list[gs.Variable]:
+    """Beside labels, how sure the network is of them."""
+    made = {id(value): value.inputs[0] for value in candidates if value.inputs}
+    return [
+        value
+        for value in candidates
+        if id(value) not in made or made[id(value)].op not in ("ReduceMax", "TopK") or argmax_before(value) is not None
+    ] or candidates
+
+
+def _largest(candidates: list[gs.Variable]) -> list[gs.Variable]:
+    """Deep supervision: heads of the same classes at several resolutions; the finest is the one that people use."""
+    if len({len(dims(value)) for value in candidates}) != 1 or any(
+        not isinstance(dim, int) for value in candidates for dim in dims(value)[1:]
+    ):
+        return candidates
+    rank = len(dims(candidates[0]))
+
+    def values_at(axis: int) -> int:
+        return len({dims(value)[axis] for value in candidates})
+
+    alike = any(
+        values_at(channels) == 1 and rows and all(values_at(axis) == len(candidates) for axis in rows)
+        for channels, rows in ((1, range(2, rank)), (-1, range(1, rank - 1)))
+    )
+    areas = [math.prod(map(number, dims(value)[1:])) for value in candidates]
+    if not alike or areas.count(max(areas)) != 1:
+        return candidates
+    return [candidates[areas.index(max(areas))]]

@@ -1,0 +1,1 @@
+"""The network in fewer bits, and on a CPU what a GPU computes of it."""

@@ -1,0 +1,185 @@
+"""What everybody asks of ONNX nodes and graphs: attributes, constants, subgraphs, order, calls, and parts."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from trtpost.errors import ModelError
+from trtpost.graph import baked
+
+
+def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
+    """Values of a node's attributes by name; texts as bytes."""
+    return {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+
+
+def constants_of(graph: onnx.GraphProto, names: set[str]) -> dict[str, NDArray[np.generic]]:
+    """Values of those of the named tensors that are initializers, or outputs of Constant nodes."""
+    found = {one.name: onnx.numpy_helper.to_array(one) for one in graph.initializer if one.name in names}
+    for node in graph.node:
+        if node.op_type == "Constant" and node.output[0] in names:
+            for name, value in attributes_of(node).items():
+                if name.startswith("value"):
+                    is_tensor = isinstance(value, onnx.TensorProto)
+                    found[node.output[0]] = onnx.numpy_helper.to_array(value) if is_tensor else np.array(value)
+    return found
+
+
+def graphs_of(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
+    """The graph, and those inside its nodes."""
+    pending = [model.graph]
+    while pending:
+        graph = pending.pop()
+        yield graph
+        for node in graph.node:
+            for attribute in node.attribute:
+                pending += [attribute.g] if attribute.HasField("g") else attribute.graphs
+
+
+def rename_inside(node: onnx.NodeProto, names: dict[str, str]) -> None:
+    """In place: other names for the tensors that the subgraphs of a node take."""
+    pending = list(node.attribute)
+    while pending:
+        attribute = pending.pop()
+        for graph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+            for one in graph.node:
+                one.input[:] = [names.get(name, name) for name in one.input]
+                pending += one.attribute
+            for value in graph.output:
+                value.name = names.get(value.name, value.name)
+
+
+def name_apart(model: onnx.ModelProto) -> None:
+    """Give nodes that share a name others: ONNX does not forbid it, but ONNX Runtime does beside functions."""
+    for graph in graphs_of(model):
+        taken = {node.name for node in graph.node}
+        seen = {""}
+        counts: dict[str, int] = {}  # where counting goes on: from 1 each time, many nodes of one name take for ever
+        for node in graph.node:
+            if node.name in seen and node.name:
+                first = counts.get(node.name, 0) + 1
+                count = next(count for count in itertools.count(first) if f"{node.name}_{count}" not in taken)
+                counts[node.name] = count
+                node.name = f"{node.name}_{count}"
+                taken.add(node.name)
+            seen.add(node.name)
+
+
+def sort_nodes(model: onnx.ModelProto) -> None:
+    """In place: each node after those whose results it takes, as ONNX demands and people who edit graphs forget.
+
+    A circle is left to ONNX's own check.
+    """
+    for graph in graphs_of(model):
+        made = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
+        needs = {
+            index: {made[name] for name in used_by(node) if name in made} - {index}
+            for index, node in enumerate(graph.node)
+        }
+        if all(max(before, default=-1) < index for index, before in needs.items()):
+            continue
+        try:
+            order = list(TopologicalSorter(needs).static_order())
+        except CycleError:
+            continue
+        nodes = [onnx.NodeProto.FromString(graph.node[index].SerializeToString()) for index in order]
+        del graph.node[:]
+        graph.node.extend(nodes)
+
+
+def check_calls(model: onnx.ModelProto, name: str) -> None:
+    """As `baked.check_calls`, of a model in memory.
+
+    Raises:
+        ModelError: `name` says of which model.
+    """
+    functions = {(one.domain, one.name): _calls(one.node) for one in model.functions}
+    baked.check_calls(functions, _calls(model.graph.node), name)
+
+
+def called_functions(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]) -> list[onnx.FunctionProto]:
+    """The model's functions that the nodes call, and those that these call."""
+    left = {(one.domain, one.name): one for one in model.functions}
+    found, pending = [], list(nodes)
+    while pending:
+        for node in _nodes([pending.pop()]):
+            if (function := left.pop((node.domain, node.op_type), None)) is not None:
+                found.append(function)
+                pending += function.node
+    return found
+
+
+def subgraphs_of(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    """The graphs inside an If, Loop or Scan."""
+    return [graph for one in node.attribute for graph in ([one.g] if one.HasField("g") else one.graphs)]
+
+
+def _calls(nodes: Iterable[onnx.NodeProto]) -> list[baked.Call]:
+    return [(node.domain, node.op_type) for node in _nodes(nodes)]
+
+
+def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes and those inside them."""
+    pending = list(nodes)
+    while pending:
+        node = pending.pop()
+        yield node
+        pending += [inner for graph in subgraphs_of(node) for inner in graph.node]
+
+
+def part_of(model: onnx.ModelProto, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.ModelProto:
+    """What makes `outputs` out of `inputs`, and whatever else it uses: weights, functions, the values around subgraphs.
+
+    `onnx.utils.Extractor` leaves out what only the inside of an If, Loop or Scan uses, and takes no sparse weights.
+
+    Args:
+        model: with shapes inferred; its nodes in the order in which they can run.
+        inputs, outputs: tensors of its main graph.
+
+    Raises:
+        ModelError: a tensor's type is not known.
+    """
+    graph = model.graph
+    known = {value.name: value for value in (*graph.value_info, *graph.input, *graph.output)}
+    if missing := [name for name in (*inputs, *outputs) if name not in known]:
+        raise ModelError(f"the type of tensor '{missing[0]}' is not known")
+    needed: set[str] = set(outputs).difference(inputs)
+    nodes: list[onnx.NodeProto] = []
+    for node in reversed(graph.node):
+        if needed.intersection(node.output):
+            nodes.append(node)
+            needed |= used_by(node).difference(inputs)
+    part = onnx.ModelProto(ir_version=model.ir_version, producer_name=model.producer_name)
+    part.opset_import.extend(model.opset_import)
+    part.functions.extend(called_functions(model, nodes))
+    part.graph.name = graph.name
+    part.graph.node.extend(reversed(nodes))
+    part.graph.input.extend(known[name] for name in inputs)
+    part.graph.output.extend(known[name] for name in outputs)
+    part.graph.initializer.extend(one for one in graph.initializer if one.name in needed)
+    part.graph.sparse_initializer.extend(one for one in graph.sparse_initializer if one.values.name in needed)
+    part.graph.value_info.extend(value for value in graph.value_info if value.name in needed.difference(outputs))
+    return part
+
+
+def used_by(node: onnx.NodeProto) -> set[str]:
+    """Names that a node uses, those inside its subgraphs among them: which are their own does not matter here."""
+    return (set(node.input) | used_inside(node)) - {""}
+
+
+def used_inside(node: onnx.NodeProto) -> set[str]:
+    """Names that the subgraphs of a node use, without those of their own inputs and weights."""
+    used: set[str] = set()
+    for graph in subgraphs_of(node):
+        inner = {value.name for value in graph.output}
+        for one in graph.node:
+            inner |= used_by(one)
+        used |= inner - {one.name for one in (*graph.initializer, *graph.input)}
+    return used

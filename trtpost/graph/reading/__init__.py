@@ -1,0 +1,1 @@
+"""An ONNX file to the one form of graph that the rest knows."""

@@ -1,0 +1,149 @@
+"""Forms of ONNX that say what a plain graph can say, made plain: nothing after this has to know them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.inliner
+from numpy.typing import NDArray
+
+from trtpost.errors import ModelError
+from trtpost.graph.proto import attributes_of, graphs_of, used_by
+
+MAX_SPARSE = 1 << 28
+"""Values that a sparse tensor may have when it is written out: a few bytes can promise any number."""
+
+MAX_STEPS = 10_000_000
+"""Of a Loop that nothing else ends; a network that takes its steps for pixels has fewer."""
+
+
+def without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Every call of a model-local function replaced by its body, so that searches and converters see what it does."""
+    if not model.functions:
+        return model
+    typed = onnx.ModelProto()
+    typed.CopyFrom(model)
+    # bodies of another operator set are converted, for which every type that they are given has to be known
+    constants = model.graph.initializer
+    typed.graph.value_info.extend(
+        onnx.helper.make_tensor_value_info(one.name, one.data_type, one.dims) for one in constants
+    )
+    return onnx.inliner.inline_local_functions(onnx.shape_inference.infer_shapes(typed), convert_version=True)
+
+
+def write_out_sparse(model: onnx.ModelProto, name: str) -> None:
+    """In place: sparse initializers and constants become dense ones, which is all that runtimes take everywhere.
+
+    Raises:
+        ModelError: `name` says of which model; a tensor is too large to be written out.
+    """
+    for graph in graphs_of(model):
+        graph.initializer.extend(_dense(one, name) for one in graph.sparse_initializer)
+        del graph.sparse_initializer[:]
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.name == "sparse_value" and attribute.HasField("sparse_tensor"):
+                    value = _dense(attribute.sparse_tensor, name)
+                    attribute.CopyFrom(onnx.helper.make_attribute("value", value))
+
+
+def _dense(sparse: onnx.SparseTensorProto, name: str) -> onnx.TensorProto:
+    shape, label = tuple(sparse.dims), sparse.values.name
+    if any(side < 0 for side in shape) or math.prod(shape) > MAX_SPARSE:
+        raise ModelError(f"{name}: the sparse tensor '{label}' {list(shape)} is too large to be written out")
+    values, places = onnx.numpy_helper.to_array(sparse.values), onnx.numpy_helper.to_array(sparse.indices)
+    dense = np.zeros(shape, values.dtype)
+    if places.ndim == 1:
+        dense.reshape(-1)[places] = values
+    else:
+        dense[tuple(places.T)] = values
+    return onnx.numpy_helper.from_array(dense, label)
+
+
+def without_optionals(model: onnx.ModelProto) -> None:
+    """In place: an optional that holds a tensor for certain becomes that tensor."""
+    for graph in graphs_of(model):
+        for node in graph.node:
+            if node.domain == "" and node.op_type in ("Optional", "OptionalGetElement") and node.input:
+                node.op_type = "Identity"
+                del node.attribute[:]
+        _replace(graph.value_info, [one for one in graph.value_info if not one.type.HasField("optional_type")])
+
+
+def keep_computed(model: onnx.ModelProto, name: str) -> None:
+    """In place: take away outputs that no operator computes from an input, and inputs that nothing uses.
+
+    Raises:
+        ModelError: no output is left; `name` says of which model.
+    """
+    graph = model.graph
+    given = {value.name for value in graph.input}
+    computed: set[str] = set()
+    for node in graph.node:
+        used = used_by(node)
+        if node.op_type == "Identity" and used <= given:
+            given.update(node.output)
+        elif not (used.isdisjoint(given) and used.isdisjoint(computed)):  # a union would be made for every node
+            computed.update(node.output)
+    outputs = {value.name: value for value in graph.output if value.name in computed}  # some are named twice
+    if not outputs:
+        raise ModelError(f"{name} computes nothing: its outputs are its inputs themselves, or constants")
+    _replace(graph.output, list(outputs.values()))
+    used = {one for node in graph.node for one in used_by(node)}
+    if inputs := [value for value in graph.input if value.name in used]:
+        _replace(graph.input, inputs)
+
+
+def refuse_endless_loops(model: onnx.ModelProto, name: str) -> None:
+    """Refuse a Loop that nothing but its number of steps ends, where this number is absurd, or there is none.
+
+    Raises:
+        ModelError: naming the node; `name` says of which model.
+    """
+    for graph in graphs_of(model):
+        for node in graph.node:
+            if node.op_type != "Loop" or not node.input:
+                continue
+            body = attributes_of(node).get("body")
+            if not body or len(body.input) < 2 or not body.output or not _stays_true(body):
+                continue
+            steps = _constant(model, node.input[0]) if node.input[0] else np.array(math.inf)
+            if steps is not None and steps.size and steps.max() > MAX_STEPS:
+                raise ModelError(
+                    f"{name}: node '{node.name or node.output[0]}' (Loop) goes on for {steps.max():.3g} steps: export "
+                    "the network with a number of steps that ends"
+                )
+
+
+def _stays_true(body: onnx.GraphProto) -> bool:
+    """True for a Loop that hands its condition on, or a constant: the first is true, or there is no step."""
+    made = {output: node for node in body.node for output in node.output}
+    name = body.output[0].name
+    while name in made and made[name].op_type == "Identity":
+        name = made[name].input[0]
+    return name == body.input[1].name or (name in made and made[name].op_type == "Constant")
+
+
+def _constant(model: onnx.ModelProto, name: str) -> NDArray[Any] | None:
+    """The value of a constant of any of the graphs, through Identity and Cast."""
+    for graph in graphs_of(model):
+        for one in graph.initializer:
+            if one.name == name:
+                return onnx.numpy_helper.to_array(one)
+        for node in graph.node:
+            if name not in node.output:
+                continue
+            if node.op_type == "Constant":
+                value = next(iter(attributes_of(node).values()), 0)
+                return onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
+            return _constant(model, node.input[0]) if node.op_type in ("Identity", "Cast") else None
+    return None
+
+
+def _replace(field: Any, values: list[onnx.ValueInfoProto]) -> None:
+    copies = [onnx.ValueInfoProto.FromString(one.SerializeToString()) for one in values]
+    del field[:]
+    field.extend(copies)

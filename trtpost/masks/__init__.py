@@ -1,0 +1,1 @@
+"""Masks: coloured, encoded, written over nothing but masks, and known again by what they say of themselves."""

@@ -1,0 +1,1 @@
+"""Photos: found, decoded within limits, and made small for a network."""

@@ -1,0 +1,1 @@
+"""Files and folders: read if they are regular, written whole or not at all."""
