@@ -367,7 +367,7 @@ WRITER = """
 import sys, time
 from dataclasses import replace
 from pathlib import Path
-from trtpost import folders
+from trtpost.storage import folders
 from trtpost.bundle.folder import read_bundle, write_bundle
 if sys.argv[4] == "two steps":
     folders.renamed = lambda old, new, how: False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import io
 import json
@@ -327,15 +328,14 @@ def test_actors_get_what_the_passport_lists(bundle, elsewhere):
 
 def test_the_score_is_not_written_through_a_link(bundle, elsewhere):
     """A bundle's passport may be a link, as in caches of downloads: it is read, and what it leads to stays."""
-    from test_resume import VERIFICATION
-
     from trtpost.bundle.folder import record_verification
+    from trtpost.bundle.passport import Verification
 
     shutil.move(bundle / PASSPORT, elsewhere / PASSPORT)
     (bundle / PASSPORT).symlink_to(elsewhere / PASSPORT)
     before = (elsewhere / PASSPORT).read_bytes()
     with pytest.raises(BundleError, match="a link is there"):
-        record_verification(load_bundle(bundle), VERIFICATION)
+        record_verification(load_bundle(bundle), Verification("net", "0", "engine", 1, 10, 0.9, 0, 1, 0.8))
     assert (elsewhere / PASSPORT).read_bytes() == before
 
 
@@ -685,7 +685,7 @@ def test_a_bundle_of_pipes(bundle, tmp_path, name):
     contents = read_bundle(bundle)
     passport = contents.bundle.passport
     plan = Plan("tensorrt", "10.9.0", ("8.9",), {}, {})
-    write_bundle(bundle, contents.model, b"a plan", tp.bundle.replace(passport, plan=plan))
+    write_bundle(bundle, contents.model, b"a plan", dataclasses.replace(passport, plan=plan))
     (bundle / name).unlink()
     os.mkfifo(bundle / name)
     with pytest.raises(BundleError, match=name):

@@ -507,7 +507,7 @@ def test_a_build_can_be_stopped_and_leaves_nothing(deep, number, says):
 LOST = """
 import os, signal, sys, threading, time, types
 from pathlib import Path
-from trtpost import entry
+from trtpost.cli import entry
 from trtpost.errors import TrtpostError
 from trtpost.storage.files import write_whole
 

@@ -326,7 +326,7 @@ def test_what_does_not_fit_is_refused(logits, post, options, says):
 def test_a_hundred_megapixels_need_the_mask_and_little_more():
     code = """
 import resource, numpy as np
-from trtpost import fused
+from trtpost.kernels import cpu
 from trtpost.spec import Post
 logits = np.random.default_rng(0).standard_normal((1, 19, 512, 512)).astype(np.float32)
 cpu.argmax_resize(logits, (64, 64), Post(classes=19, resize="bilinear"), threads=2)
