@@ -20,6 +20,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+import trtpost.ray as archive
 from trtpost import BuildOptions, Segmenter, build
 from trtpost.bench.picture import sides_of, write_photo
 from trtpost.bench.post import machine
@@ -27,7 +28,7 @@ from trtpost.bundle.folder import Bundle
 from trtpost.jobs import plan_jobs, run_all
 from trtpost.machine import default_threads
 from trtpost.photos.find import find_photos
-from trtpost.ray import dataset as archive
+from trtpost.ray.cluster import cluster
 
 ROOT = Path(__file__).resolve().parents[1]
 DIFFERENT = 8
@@ -49,7 +50,7 @@ def main() -> int:
                 with _on_cores(used):
                     title = f"one process, {used} core{'s' if used > 1 else ''}"
                     _row(table, title, *_one_process(bundle, photos, folder / f"alone{used}"))
-            with archive.cluster("local"):
+            with cluster("local"):
                 ways = [(workers, each) for workers in (1, cores) for each in (1, cores) if workers * each <= cores]
                 for workers, each in ways:
                     title = f"Ray, {workers} worker{'s' if workers > 1 else ''} of {each} core{'s' if each > 1 else ''}"

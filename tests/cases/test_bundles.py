@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from hashlib import sha256
@@ -477,7 +478,7 @@ def test_a_full_disk_leaves_the_old_bundle_or_none(planned, tmp_path, monkeypatc
     contents = read_bundle(planned)
     target = planned if is_there else tmp_path / "new.trtpost"
     home, name = step.rsplit(".", 1)
-    owner = {"tempfile": folders.tempfile, "os": os}.get(home, folders.Path)
+    owner = {"tempfile": tempfile, "os": os}.get(home, folders.Path)
     real, calls = getattr(owner, name), []
 
     def failing(*arguments, **settings):

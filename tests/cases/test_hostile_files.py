@@ -8,6 +8,7 @@ import errno
 import io
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -26,7 +27,7 @@ import trtpost as tp
 from trtpost.backends.tensorrt import timing_cache
 from trtpost.bench.pipeline import bench_pipeline
 from trtpost.builder.labels import read_labels
-from trtpost.bundle.folder import MODEL, PASSPORT, PLAN, load_bundle, read_bundle, write_bundle
+from trtpost.bundle.folder import MODEL, PASSPORT, PLAN, load_bundle, read_again, read_bundle, write_bundle
 from trtpost.bundle.passport import Plan
 from trtpost.errors import BundleError, ImageError, ModelError, SpecError, TrtpostError
 from trtpost.export import export_onnx
@@ -36,10 +37,13 @@ from trtpost.masks.colours import palette
 from trtpost.masks.write import encode_mask, is_ours
 from trtpost.photos.find import find_photos, photos_in
 from trtpost.photos.limits import MAX_PIXELS
-from trtpost.ray import dataset as archive
+from trtpost.ray import actor as worker
+from trtpost.ray.dataset import row_of
 from trtpost.segment import Segmenter
-from trtpost.storage import files, folders
-from trtpost.storage.files import open_regular, write_page, write_whole
+from trtpost.storage import folders, writing
+from trtpost.storage.files import open_regular
+from trtpost.storage.pages import write_page
+from trtpost.storage.writing import write_whole
 from trtpost.triton.export import export_triton
 from trtpost.verify.run import read_truth
 
@@ -106,20 +110,20 @@ def actor(bundle, monkeypatch):
     class Ray:
         get = staticmethod(lambda given: given)
 
-    monkeypatch.setattr(archive, "_ray", lambda: Ray)
+    monkeypatch.setattr(worker, "ray_package", lambda: Ray)
 
-    def make(output: Path | str, **settings: object) -> archive._Actor:
+    def make(output: Path | str, **settings: object) -> worker.Actor:
         values = {"resume": True, "encoding": "palette", "fast_decode": False, "backend": "onnxruntime", "cores": 1}
         values |= {"folder": "/nowhere", "filesystem": None, "output_filesystem": None, "max_pixels": MAX_PIXELS}
         values |= settings
-        return archive._Actor(archive._files(load_bundle(bundle)), archive._Settings(output=str(output), **values))
+        return worker.Actor(read_again(load_bundle(bundle)).files, worker.Settings(output=str(output), **values))
 
     return make
 
 
-def rows_of(actor: archive._Actor, **columns: list[object]) -> list[archive.Row]:
+def rows_of(actor: worker.Actor, **columns: list[object]) -> list[worker.PhotoRow]:
     table = package("pyarrow").table(columns)
-    return [archive.row_of(entry) for entry in actor(table).to_pylist()]
+    return [row_of(entry) for entry in actor(table).to_pylist()]
 
 
 @pytest.mark.parametrize("resume", [True, False])
@@ -318,12 +322,12 @@ def test_a_baked_model_alone_is_exported_alone(bundle, tmp_path):
     alone = Path(shutil.copy(bundle / MODEL, tmp_path / "alone.onnx"))
     (version,) = export_triton(load_bundle(alone), tmp_path / "repository", name="net")
     assert (version / "bundle.trtpost").read_bytes() == alone.read_bytes()
-    assert archive._files(load_bundle(alone)) == {MODEL: alone.read_bytes()}
+    assert read_again(load_bundle(alone)).files == {MODEL: alone.read_bytes()}
 
 
 def test_actors_get_what_the_passport_lists(bundle, elsewhere):
     before = contents_of(bundle)
-    assert archive._files(load_bundle(prepared(bundle, elsewhere))) == before
+    assert read_again(load_bundle(prepared(bundle, elsewhere))).files == before
 
 
 def test_the_score_is_not_written_through_a_link(bundle, elsewhere):
@@ -346,22 +350,22 @@ def test_the_score_is_not_written_through_a_link(bundle, elsewhere):
 def swaps(request, monkeypatch):
     """Both ways to rename: not all systems and file systems can do it in one step."""
     if "not" in request.param:
-        monkeypatch.setattr(files, "renamed", lambda *_, **__: False)
+        monkeypatch.setattr(writing, "renamed", lambda *_, **__: False)
         monkeypatch.setattr(folders, "renamed", lambda *_, **__: False)
 
 
 @contextlib.contextmanager
 def placed(monkeypatch: pytest.MonkeyPatch, target: Path, what: object) -> Iterator[None]:
     """When a file is about to take the place of `target`, somebody puts something there."""
-    real = files._Folder.put
+    real = writing._Folder.put
 
-    def put(folder: files._Folder, temporary: str, name: str, replaces: object) -> None:
+    def put(folder: writing._Folder, temporary: str, name: str, replaces: object) -> None:
         if folder.path / name == target and not os.path.lexists(target):
             what.link(target) if isinstance(what, Link) else target.write_bytes(what)
         real(folder, temporary, name, replaces)
 
     with monkeypatch.context() as patch:
-        patch.setattr(files._Folder, "put", put)
+        patch.setattr(writing._Folder, "put", put)
         yield
 
 
@@ -414,14 +418,14 @@ def test_a_folder_that_becomes_a_link_is_not_followed(bundle, tmp_path, elsewher
         ((outcome,), _) = run_all(segmenter, jobs)
         assert "out/x is a link" in outcome.error
         (out / "x").unlink()
-        real = files._Folder.put
+        real = writing._Folder.put
 
-        def put(folder: files._Folder, *rest: object) -> None:
+        def put(folder: writing._Folder, *rest: object) -> None:
             (out / "x").rename(out / "moved")
             (out / "x").symlink_to(elsewhere)
             real(folder, *rest)
 
-        monkeypatch.setattr(files._Folder, "put", put)
+        monkeypatch.setattr(writing._Folder, "put", put)
         ((outcome,), _) = run_all(segmenter, jobs)
     assert contents_of(elsewhere) == {"secret": SECRET}
     assert [path.name for path in (out / "moved").iterdir()] == ["a.mask.png"]
@@ -433,9 +437,9 @@ def test_what_comes_at_the_very_last_moment_is_given_back(tmp_path, elsewhere, m
     target = tmp_path / "m.png"
     if kind in ("another file", "nothing"):
         target.write_bytes(MASK)
-    real, looked = files._Folder.look, []
+    real, looked = writing._Folder.look, []
 
-    def look(folder: files._Folder, name: str, replaces: object) -> object:
+    def look(folder: writing._Folder, name: str, replaces: object) -> object:
         found = real(folder, name, replaces)
         looked.append(found)
         if len(looked) == 2:
@@ -446,7 +450,7 @@ def test_what_comes_at_the_very_last_moment_is_given_back(tmp_path, elsewhere, m
                 target.write_bytes(SECRET)
         return found
 
-    monkeypatch.setattr(files._Folder, "look", look)
+    monkeypatch.setattr(writing._Folder, "look", look)
     write = {"below": tmp_path, "replaces": is_ours}
     if kind == "nothing":
         write_whole(target, lambda file: file.write(b"new"), ImageError, **write)
@@ -464,9 +468,9 @@ def test_who_keeps_on_writing_a_target_does_not_hold_us_up(tmp_path, monkeypatch
     """Another file each time that it is looked at."""
     target = tmp_path / "m.png"
     target.write_bytes(MASK)
-    real = files._Folder.look
+    real = writing._Folder.look
 
-    def look(folder: files._Folder, name: str, replaces: object) -> object:
+    def look(folder: writing._Folder, name: str, replaces: object) -> object:
         found = real(folder, name, replaces)
         target.unlink()
         target.write_bytes(MASK)
@@ -475,7 +479,7 @@ def test_who_keeps_on_writing_a_target_does_not_hold_us_up(tmp_path, monkeypatch
         return found
 
     seen: list[int] = []
-    monkeypatch.setattr(files._Folder, "look", look)
+    monkeypatch.setattr(writing._Folder, "look", look)
     with pytest.raises(ImageError, match="somebody else keeps on writing it"):
         write_whole(target, lambda file: file.write(b"new"), ImageError, below=tmp_path, replaces=is_ours)
     assert target.read_bytes() == MASK
@@ -575,7 +579,7 @@ def test_links_that_were_named_are_followed(bundle, tmp_path, elsewhere):
 
 def test_a_link_at_the_temporary_name_is_not_followed(tmp_path, elsewhere, monkeypatch):
     """The name cannot be guessed; and where it could, nothing would be written through it, or removed."""
-    monkeypatch.setattr(files.secrets, "token_hex", lambda _: "00000000")
+    monkeypatch.setattr(secrets, "token_hex", lambda _: "00000000")
     (tmp_path / ".m.png.00000000").symlink_to(elsewhere / "secret")
     with pytest.raises(ImageError, match="File exists"):
         write_whole(tmp_path / "m.png", lambda file: file.write(b"new"), ImageError, below=tmp_path)
@@ -836,7 +840,7 @@ def test_a_rename_that_is_refused_leaves_nothing(tmp_path, monkeypatch):
     def refused(*_: object, **__: object) -> bool:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(files._Folder, "put", refused)
+    monkeypatch.setattr(writing._Folder, "put", refused)
     with pytest.raises(ImageError, match="Input/output error"):
         write_whole(tmp_path / "m.png", lambda file: file.write(b"x"), ImageError, below=tmp_path)
     assert not list(tmp_path.iterdir())

@@ -17,11 +17,13 @@ from nets import nchw, save
 from PIL import Image
 
 from trtpost.builder.build import build
+from trtpost.bundle.folder import read_again
 from trtpost.errors import BundleError, MissingPackageError, SpecError, TrtpostError
 from trtpost.jobs import plan_jobs
 from trtpost.photos.find import find_photos
 from trtpost.photos.limits import MAX_PIXELS
-from trtpost.ray import dataset as archive
+from trtpost.ray.actor import RESULTS, Actor, PhotoRow, Settings
+from trtpost.ray.cluster import cluster
 from trtpost.ray.dataset import dataset_of, photos_in, row_of, segment_dataset, segment_jobs
 from trtpost.segment import Segmenter
 
@@ -35,7 +37,7 @@ COUNT, BROKEN = 500, 10
 @pytest.fixture(scope="module")
 def ray():
     module = package("ray")
-    with archive.cluster("local"):
+    with cluster("local"):
         yield module
 
 
@@ -102,7 +104,7 @@ def our_actors() -> list[int]:
                 return True
         return False
 
-    return [process for process, (_, name) in parents.items() if "_Actor" in name and below(process)]
+    return [process for process, (_, name) in parents.items() if "(Actor)" in name and below(process)]
 
 
 def mask_of(row) -> np.ndarray:
@@ -167,7 +169,7 @@ def test_content_and_other_columns_to_parquet(ray, bundle, expected, tmp_path):
     dataset = ray.data.read_binary_files(paths, include_paths=True).map(lambda row: row | {"number": len(row["bytes"])})
     segment_dataset(dataset, bundle, encoding="packed").write_parquet(str(tmp_path))
     table = parquet.read_table(tmp_path)
-    assert set(table.column_names) == {"path", "number", *archive.RESULTS}
+    assert set(table.column_names) == {"path", "number", *RESULTS}
     rows = table.to_pylist()
     assert sorted(row["path"] for row in rows) == sorted(paths)
     for row in rows:
@@ -184,18 +186,16 @@ def test_content_and_other_columns_to_parquet(ray, bundle, expected, tmp_path):
 def actor(ray, bundle):
     """Makes an actor in this process: what it does with rows, without the wait for a process of its own."""
 
-    def make(output: Path | str | None, **settings) -> archive._Actor:
+    def make(output: Path | str | None, **settings) -> Actor:
         values = {"resume": True, "encoding": "palette", "fast_decode": False, "backend": "onnxruntime", "cores": 1}
         values |= {"folder": "/nowhere", "filesystem": None, "output_filesystem": None, "max_pixels": MAX_PIXELS}
         values |= settings
-        return archive._Actor(
-            ray.put(archive._files(bundle)), archive._Settings(output=output and str(output), **values)
-        )
+        return Actor(ray.put(read_again(bundle).files), Settings(output=output and str(output), **values))
 
     return make
 
 
-def rows_of(actor, **columns) -> list[archive.Row]:
+def rows_of(actor, **columns) -> list[PhotoRow]:
     pyarrow = package("pyarrow")
     return [row_of(entry) for entry in actor(pyarrow.table(columns)).to_pylist()]
 
@@ -417,7 +417,7 @@ def test_an_actor_takes_a_gpu_where_there_is_one_for_the_plan(ray, bundle, tmp_p
             return pyarrow.schema({"path": pyarrow.string()})
 
         def map_batches(self, function, **settings):
-            assert function is archive._Actor
+            assert function is Actor
             asked.append(settings)
 
     def ask(bundle, **settings):
@@ -451,7 +451,7 @@ def test_an_actor_takes_a_gpu_where_there_is_one_for_the_plan(ray, bundle, tmp_p
 )
 def test_no_cluster_is_said_at_once(ray, monkeypatch, address, why):
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    with pytest.raises(TrtpostError, match=why), archive.cluster(address):
+    with pytest.raises(TrtpostError, match=why), cluster(address):
         pass
 
 

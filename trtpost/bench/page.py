@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trtpost.bench.tables import Grid
 from trtpost.packages import require
-from trtpost.storage import files
+from trtpost.storage import pages
 
 
 def write_page(path: Path, title: str, subtitle: str, plots: Sequence[str], grids: Sequence[Grid]) -> None:
@@ -22,4 +22,4 @@ def write_page(path: Path, title: str, subtitle: str, plots: Sequence[str], grid
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     template = resources.files("trtpost.bench").joinpath("report.html.jinja").read_text(encoding="utf-8")
     content = environment.from_string(template).render(title=title, subtitle=subtitle, plots=plots, grids=grids)
-    files.write_page(path, content)
+    pages.write_page(path, content)

@@ -20,8 +20,9 @@ from trtpost.bundle.passport import OUR_ENTRIES, Passport, Verification, passpor
 from trtpost.errors import BundleError, ModelError, reason
 from trtpost.graph.baked import INT32, UINT8, Baked, Value
 from trtpost.graph.wire import WireError
-from trtpost.storage.files import entries_under, existing_file, in_a_circle, open_regular, refuse_address, write_whole
+from trtpost.storage.files import entries_under, existing_file, in_a_circle, open_regular, refuse_address
 from trtpost.storage.folders import read_steadily, write_folder
+from trtpost.storage.writing import write_whole
 
 if TYPE_CHECKING:
     import onnx

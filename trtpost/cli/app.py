@@ -780,7 +780,7 @@ def _fix(*, yes: bool) -> None:
 
 def _check_page(path: Path | None) -> None:
     """Before the work, not after it."""
-    from trtpost.storage.files import check_page
+    from trtpost.storage.pages import check_page
 
     if path is not None:
         check_page(path)

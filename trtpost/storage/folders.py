@@ -6,21 +6,18 @@ import contextlib
 import errno
 import itertools
 import os
-import re
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 from trtpost.errors import TrtpostError
-from trtpost.storage.files import EXCHANGE, NO_REPLACE, renamed
+from trtpost.storage.hidden import hidden_folder, hidden_in
+from trtpost.storage.locks import locked
+from trtpost.storage.renames import EXCHANGE, NO_REPLACE, renamed
 
 T = TypeVar("T")
-
-_PART = ".part"
-"""What the names of hidden folders end in, so that they are told from anybody else's."""
 
 _BUSY_SECONDS = 10.0
 """For which others may be writing the same name, one after the other."""
@@ -45,16 +42,24 @@ def write_folder(path: Path, contents: dict[str, bytes], check: Callable[[Path],
         TrtpostError: what `check` raises; what is there is as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    for leftover in _beside(path):
-        _remove_abandoned(leftover)
-    with _temporary_folder(path) as folder:
-        for name, content in contents.items():
-            with (folder / name).open("xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())  # else a power cut may leave the name without the content
-        folder.chmod(0o755)
+    with hidden_folder(path) as folder:
+        fill(folder, contents)
         _replace(folder, path, check)
+
+
+def fill(folder: Path, contents: dict[str, bytes]) -> None:
+    """Write files, by their paths, into a folder that only its owner sees so far, and let everybody read it.
+
+    Raises:
+        OSError: one cannot be written.
+    """
+    for name, content in contents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        with (folder / name).open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())  # else a power cut may leave the name without the content
+    folder.chmod(0o755)
 
 
 def read_steadily(path: Path, read: Callable[[], T]) -> T:
@@ -75,13 +80,9 @@ def read_steadily(path: Path, read: Callable[[], T]) -> T:
             time.sleep(0.001)
 
 
-def _beside(path: Path) -> Iterator[Path]:
+def _beside(path: Path) -> Iterator[os.DirEntry[str]]:
     """The hidden folders of those who are writing `path`, or were killed over it."""
-    with contextlib.suppress(OSError, ValueError), os.scandir(path.parent) as entries:
-        for entry in entries:
-            hidden = entry.name.startswith(f".{path.name}.") and entry.is_dir(follow_symlinks=False)
-            if hidden and re.fullmatch(rf"\.[a-z0-9_]{{8}}\{_PART}(\.old\d+)?", entry.name[len(path.name) + 1 :]):
-                yield Path(entry.path)
+    return (entry for entry in hidden_in(path.parent, (path.name,)) if entry.is_dir())
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -91,47 +92,6 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except (OSError, ValueError):
         return None
     return status.st_ino, status.st_ctime_ns
-
-
-@contextlib.contextmanager
-def _temporary_folder(path: Path) -> Iterator[Path]:
-    """A hidden folder beside `path`, locked while it is in use."""
-    while True:
-        folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=_PART))
-        with contextlib.suppress(FileNotFoundError):  # another process took it for abandoned, just before the lock
-            lock = os.open(folder, os.O_RDONLY)
-            if _lock(lock) is not False and folder.exists():
-                break
-            os.close(lock)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
-
-
-def _remove_abandoned(folder: Path) -> None:
-    """Remove a temporary folder whose process has ended, and with it the lock."""
-    with contextlib.suppress(OSError):
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            if _lock(lock):
-                shutil.rmtree(folder, ignore_errors=True)
-        finally:
-            os.close(lock)
-
-
-def _lock(folder: int) -> bool | None:
-    """Lock an open folder: False where another process has it, None where the file system has no locks."""
-    try:
-        import fcntl
-
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except (ImportError, OSError):
-        return None
-    return True
 
 
 def _replace(new: Path, path: Path, check: Callable[[Path], None]) -> None:
@@ -150,8 +110,11 @@ def _replace(new: Path, path: Path, check: Callable[[Path], None]) -> None:
                 return
             if time.monotonic() > deadline:
                 raise OSError(errno.EBUSY, "somebody else keeps on writing it")
-            with contextlib.suppress(FileNotFoundError), _held(path) as is_held:  # the other process has moved it
-                if not is_held:  # it is somebody's who has just written it
+            # what is about to get a hidden name must not be taken for abandoned; the check says what is no folder
+            is_folder = path.is_dir() and not path.is_symlink()
+            held = locked(path) if is_folder else contextlib.nullcontext()
+            with contextlib.suppress(FileNotFoundError), held as is_free:  # the other process has moved it
+                if is_free is False:  # it is somebody's who has just written it
                     time.sleep(0.001)
                     continue
                 if renamed(new, path, EXCHANGE):
@@ -174,23 +137,6 @@ def _replace(new: Path, path: Path, check: Callable[[Path], None]) -> None:
     finally:
         for old in aside:
             shutil.rmtree(old, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _held(folder: Path) -> Iterator[bool]:
-    """Lock a folder that is about to get a hidden name, so that nobody takes it for abandoned; False: it is locked.
-
-    Raises:
-        FileNotFoundError: it is not there any more.
-    """
-    if not folder.is_dir() or folder.is_symlink():
-        yield True  # the check says what it is
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        yield _lock(descriptor) is not False
-    finally:
-        os.close(descriptor)
 
 
 def put_folder(folder: Path, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A bundle as models of a Triton repository."""
+"""Models of ours in a Triton repository: written whole, as new versions, and only beside what is ours."""
 
 from __future__ import annotations
 
@@ -6,28 +6,21 @@ import contextlib
 import os
 import re
 import shlex
-import shutil
-import tempfile
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
 
-import onnx
-
-from trtpost.bundle.folder import MODEL, PASSPORT, Bundle, Contents, read_again
-from trtpost.errors import SpecError, TrtpostError, one_line, reason
-from trtpost.graph.baking.bake import inlined, is_inlined
-from trtpost.graph.precision.emulate import runnable
-from trtpost.kernels.reference import size_inputs
-from trtpost.letterbox import Region
+from trtpost.bundle.folder import Bundle, read_again
+from trtpost.errors import SpecError, TrtpostError, reason
 from trtpost.photos.limits import SERVED_PIXELS
 from trtpost.spec import Form
-from trtpost.storage.files import open_regular, read_limited, write_whole
-from trtpost.storage.folders import put_folder
-from trtpost.triton import config as configs
-from trtpost.triton.backend import BUNDLE
-from trtpost.triton.config import OWNER, Tensor, Warmup
+from trtpost.storage.files import open_regular, read_limited
+from trtpost.storage.folders import fill, put_folder
+from trtpost.storage.hidden import hidden_folder
+from trtpost.storage.locks import locked
+from trtpost.storage.writing import write_whole
+from trtpost.triton.config import OWNER, from_text, to_text
+from trtpost.triton.parts import Part, engine_parts, segmenter_part
 
 MAX_BATCH = 65_536
 
@@ -37,23 +30,7 @@ MAX_VERSION = (1 << 63) - 1
 MAX_CONFIG = 64 << 20
 """Bytes of a configuration that is read: those that are written here have a few thousand."""
 
-_CONFIG, _LABELS = "config.pbtxt", "labels.txt"
-_MODEL = '"""Runs inside Triton; written by trtpost."""\n\nfrom trtpost.triton.backend import {} as TritonPythonModel\n'
-
-
-@dataclass(frozen=True)
-class Part:
-    """One model of the repository.
-
-    Attributes:
-        config: its `ModelConfig`.
-        files: content of each path in the version's folder.
-        beside: content of each path beside the versions.
-    """
-
-    config: Any
-    files: dict[str, bytes]
-    beside: dict[str, bytes]
+_CONFIG = "config.pbtxt"
 
 
 def export_triton(
@@ -98,14 +75,14 @@ def export_triton(
         raise SpecError(f"a model needs at least one instance, a pixel, and batches of 1 to {MAX_BATCH}")
     contents = read_again(bundle)  # what lies in its folder besides is none of it
     if form == "python":
-        parts = [_whole(contents, name, instances, max_batch or max(8, bundle.passport.max_batch), max_pixels)]
+        parts = [segmenter_part(contents, name, instances, max_batch or max(8, bundle.passport.max_batch), max_pixels)]
     else:
-        parts = _engine_parts(contents, name, form, instances, max_batch, max_pixels)
+        parts = engine_parts(contents, name, form, instances, max_batch, max_pixels)
     for part in parts:
         _check_owner(repository / part.config.name, part.config)
     try:
         repository.mkdir(parents=True, exist_ok=True)
-        with _alone_in(repository):
+        with locked(repository.resolve(), wait=True):  # one export at a time: they count versions
             versions = [_number(path) for part in parts for path in (repository / part.config.name).glob("[0-9]*")]
             version = max(versions, default=0) + 1
             if version > MAX_VERSION:
@@ -124,132 +101,6 @@ def next_step(repository: Path, versions: Iterable[Path]) -> str:
     return f"serve it: tritonserver --model-repository {shlex.quote(str(repository.resolve()))}{needs}"
 
 
-def _whole(contents: Contents, name: str, instances: int, max_batch: int, max_pixels: int) -> Part:
-    """The bundle behind our own `Segmenter`: everything in one model."""
-    bundle = contents.bundle
-    pre = bundle.passport.pre
-    size = bundle.passport.post.size if isinstance(bundle.passport.post.size, tuple) else (pre.height, pre.width)
-    config = configs.model_config(
-        name,
-        "photos to masks",
-        "python",
-        [Tensor("photo", "bytes", (1,), optional=True), Tensor("image", "uint8", (-1, -1, 3), optional=True)],
-        [Tensor("mask", _mask_type(bundle), (-1, -1), labels=_LABELS), Tensor("png", "bytes", (1,))],
-        max_batch=max_batch,
-        instances=instances,
-        on_gpu=bundle.plan is not None,
-        warmup=[Warmup("image", "uint8", (*size, 3))],
-        max_pixels=max_pixels,
-    )
-    files = {"model.py": _MODEL.format("MaskModel").encode()}
-    if PASSPORT in contents.files:
-        files |= {f"{BUNDLE}/{file}": content for file, content in contents.files.items()}
-    else:
-        files[BUNDLE] = contents.files[MODEL]
-    return Part(config, files, _labels(bundle))
-
-
-def _engine_parts(
-    contents: Contents, name: str, form: Form, instances: int, max_batch: int | None, max_pixels: int
-) -> list[Part]:
-    """The engine in a backend of Triton's own; with an ensemble, where photos have to be scaled before it."""
-    bundle, model = contents.bundle, contents.model
-    passport = bundle.passport
-    if form == "tensorrt_plan":
-        content = _plan(contents)
-    else:
-        model = runnable(model)
-        content = (model if is_inlined(model) else inlined(model)).SerializeToString()
-    joined = 0 if passport.located.batch or passport.post.size == "runtime" else max_batch or passport.max_batch
-    if max_batch is not None and max_batch > 1 and not joined:
-        why = "the network's batch is fixed" if passport.located.batch else "its mask's size is a value of each request"
-        raise SpecError(
-            f"Triton cannot join requests for this engine, because {why}: leave --max-batch out, "
-            "or build with --size image or HxW from a network whose batch is dynamic"
-        )
-    alone = passport.post.size == "image"
-    inputs = [_tensor(value, bool(joined), form) for value in model.graph.input]
-    (mask,) = [replace(_tensor(value, bool(joined), form), labels=_LABELS) for value in model.graph.output]
-    image = next(one for one in inputs if one.name == "image")
-    first, samples = _first(bundle, image, [one.name for one in inputs])
-    engine = configs.model_config(
-        name if alone else f"{name}_engine",
-        "whole photos to masks" if alone else "engine",
-        "tensorrt" if form == "tensorrt_plan" else "onnxruntime",
-        inputs,
-        [mask],
-        platform=form,
-        max_batch=joined,
-        instances=instances,
-        warmup=first,
-    )
-    engine_part = Part(
-        engine, {"model.plan" if form == "tensorrt_plan" else "model.onnx": content}, samples | _labels(bundle)
-    )
-    if alone:
-        return [engine_part]
-    photo = configs.model_config(
-        f"{name}_photo",
-        "photos to pixels",
-        "python",
-        [Tensor("photo", "bytes", (1,))],
-        [replace(one, shape=False) for one in inputs],
-        max_batch=joined,
-        on_gpu=False,
-        max_pixels=max_pixels,
-    )
-    card = passport.to_json().encode()
-    photo_part = Part(photo, {"model.py": _MODEL.format("PhotoModel").encode(), PASSPORT: card}, {})
-    whole = configs.ensemble_config(name, [photo, engine], "mask", max_batch=joined)
-    return [photo_part, engine_part, Part(whole, {}, _labels(bundle))]
-
-
-def _plan(contents: Contents) -> bytes:
-    bundle, plan = contents.bundle, contents.bundle.passport.plan
-    if plan is None or contents.plan is None:
-        raise SpecError(
-            f"{bundle.path} holds no TensorRT plan: build it where the full TensorRT is, or export --form python"
-        )
-    if plan.flavour != "tensorrt":
-        raise SpecError(
-            f"the plan of {bundle.path} is for TensorRT for RTX, which Triton does not run: build with "
-            "--flavour tensorrt, or export --form python"
-        )
-    if plan.post != "native":
-        raise SpecError(
-            f"the mask of {bundle.path} is made by our {plan.post}, not by TensorRT's own layers, which Triton runs: "
-            "build with --post native, or export --form python"
-        )
-    return contents.plan
-
-
-def _tensor(value: onnx.ValueInfoProto, joined: bool, form: Form) -> Tensor:
-    """An input or output of the engine; without the batch where Triton counts it."""
-    kind = value.type.tensor_type
-    dims = [dim.dim_value or -1 for dim in kind.shape.dim]
-    return Tensor(
-        value.name,
-        str(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)),
-        tuple(dims[1:] if joined else dims),
-        shape=form == "tensorrt_plan" and value.name in ("output_size", "region"),
-    )
-
-
-def _first(bundle: Bundle, image: Tensor, names: Iterable[str]) -> tuple[list[Warmup], dict[str, bytes]]:
-    """A request for a photo of the network's own size: its tensors, and the files that hold the sizes."""
-    passport = bundle.passport
-    size = (passport.pre.height, passport.pre.width)
-    dims = (*image.dims[:-3], *size, passport.pre.depth)
-    pixels = Warmup("image", "uint8", tuple(max(side, 1) for side in dims))
-    sizes = size_inputs(passport.post, Region(0, 0, *passport.located.logits_size), size)
-    files = {f"warmup/{name}": value.tobytes() for name, value in sizes.items() if name in names}
-    return [pixels, *(Warmup(n, "int64", v.shape, file=n) for n, v in sizes.items() if n in names)], files
-
-
-def _labels(bundle: Bundle) -> dict[str, bytes]:
-    return {_LABELS: "".join(f"{one_line(name)}\n" for name in bundle.passport.classes).encode()}
-
-
 def _check_owner(model: Path, config: Any) -> None:
     """A new version of a model of ours may come into the folder, if the same backend runs it, and nothing else.
 
@@ -265,7 +116,7 @@ def _check_owner(model: Path, config: Any) -> None:
         text = read_limited(card, "configuration", MAX_CONFIG, TrtpostError).decode() if card.exists() else ""
     except (OSError, UnicodeError) as error:
         raise TrtpostError(f"{card} cannot be read: {reason(error)}") from None
-    known = configs.from_text(text, str(card))
+    known = from_text(text, str(card))
     if OWNER not in known.parameters:
         raise TrtpostError(f"{model} is a model that trtpost did not write: choose another name with --name")
     if _kind(known) != _kind(config):
@@ -285,62 +136,32 @@ def _kind(config: Any) -> tuple[str, ...]:
 
 
 def _write(repository: Path, part: Part, version: int) -> Path:
-    """Write a part as a version of its model: put together beside the repository, then renamed into it."""
+    """Write a part as a version of its model: put together where no server looks, then renamed into the repository."""
     model: Path = repository / part.config.name
-    text = configs.to_text(part.config)
-    staging = _staging(repository, model)
-    try:
-        folder = staging / str(version)
-        folder.mkdir()
-        for name, content in part.files.items():
-            _put(folder / name, content)
-        beside = part.beside | {_CONFIG: text.encode()}
-        for name, content in beside.items():
-            _put(staging / name, content)
-        staging.chmod(0o755)
+    beside = part.beside | {_CONFIG: to_text(part.config).encode()}
+    with hidden_folder(_staged_beside(repository, model)) as folder:
+        (folder / str(version)).mkdir()
+        fill(folder, beside | {f"{version}/{name}": content for name, content in part.files.items()})
         if not model.exists():
-            put_folder(staging, model)
+            put_folder(folder, model)
             return model / str(version)
         # the new version first: a server takes it with the old configuration, which for an equal spec is the same
-        put_folder(folder, model / str(version))
-        for name, data in beside.items():
-            _update(model, name, data)
-        return model / str(version)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        put_folder(folder / str(version), model / str(version))
+    for name, data in beside.items():
+        _update(model, name, data)
+    return model / str(version)
 
 
-def _staging(repository: Path, model: Path) -> Path:
-    """A folder to put a model together in: beside the repository, where no server looks.
+def _staged_beside(repository: Path, model: Path) -> Path:
+    """What a model is put together beside: the repository, so that no server looks.
 
-    Where that is another file system, or may not be written, a hidden folder in that of the model.
+    Where that is another file system, or may not be written, it is a name in the folder of the model.
     """
-    above = repository.resolve().parent
-    if above.stat().st_dev == repository.stat().st_dev and os.access(above, os.W_OK):
-        return Path(tempfile.mkdtemp(dir=above, prefix=f".{repository.resolve().name}."))
+    whole = repository.resolve()
+    if whole.parent.stat().st_dev == whole.stat().st_dev and os.access(whole.parent, os.W_OK):
+        return whole
     model.mkdir(exist_ok=True)
-    return Path(tempfile.mkdtemp(dir=model, prefix="."))
-
-
-@contextlib.contextmanager
-def _alone_in(repository: Path) -> Iterator[None]:
-    """One export at a time: they count versions."""
-    try:
-        import fcntl
-    except ImportError:  # Windows, where Triton does not run
-        yield
-        return
-    folder = os.open(repository, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(folder)
-
-
-def _put(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
+    return model / model.name
 
 
 def _update(model: Path, name: str, content: bytes) -> None:
@@ -354,7 +175,3 @@ def _update(model: Path, name: str, content: bytes) -> None:
 def _number(folder: Path) -> int:
     """The version of a folder's name, as Triton counts; 0 of another name."""
     return int(folder.name) if re.fullmatch(r"[0-9]{1,19}", folder.name) else 0
-
-
-def _mask_type(bundle: Bundle) -> str:
-    return "int32" if bundle.passport.post.wide else "uint8"

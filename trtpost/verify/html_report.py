@@ -16,7 +16,7 @@ from PIL import Image, ImageFilter
 from trtpost.masks.colours import palette
 from trtpost.packages import require
 from trtpost.photos.decode import Photo
-from trtpost.storage import files
+from trtpost.storage import pages
 from trtpost.verify.reference import Masked
 from trtpost.verify.run import PhotoFigures, Report
 
@@ -85,7 +85,7 @@ def write_page(report: Report, gallery: Gallery, path: Path) -> None:
         real=REAL,
         tied=TIED,
     )
-    files.write_page(path, content)
+    pages.write_page(path, content)
 
 
 def _classes(report: Report) -> list[dict[str, Any]]:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trtpost.errors import BackendError, reason
-from trtpost.storage.files import open_regular, write_whole
+from trtpost.storage.files import open_regular
+from trtpost.storage.writing import write_whole
 
 if TYPE_CHECKING:
     import tensorrt as trt
