@@ -32,7 +32,7 @@ from trtpost.photos.find import MASK_ENDING, OVERLAY_ENDING, STDIN, PhotoFile
 from trtpost.photos.limits import MAX_PIXELS
 from trtpost.segment import Result, Segmenter
 from trtpost.spec import Encoding, class_name
-from trtpost.storage.hidden import remove_abandoned
+from trtpost.storage.staging import remove_abandoned
 from trtpost.timing import Stopwatch, Summary, Timing, summarize
 
 MAX_WORKERS = 16

@@ -13,6 +13,7 @@ import tempfile
 import time
 from dataclasses import replace
 from hashlib import sha256
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -36,7 +37,7 @@ from trtpost.bundle.passport import FORMAT, Plan, Verification
 from trtpost.cuda import Device, Driver
 from trtpost.errors import BackendError, BundleError
 from trtpost.segment import Segmenter
-from trtpost.storage import folders
+from trtpost.storage import whole_folder
 
 PHOTO = np.random.default_rng(0).integers(0, 256, (9, 7, 3), np.uint8)
 GPU_PLAN = Plan("tensorrt", "11.4.0", ("8.9",), {"CONVOLUTION": 1}, {"fp32": 1})
@@ -368,10 +369,10 @@ WRITER = """
 import sys, time
 from dataclasses import replace
 from pathlib import Path
-from trtpost.storage import folders
+from trtpost.storage import whole_folder
 from trtpost.bundle.folder import read_bundle, write_bundle
 if sys.argv[4] == "two steps":
-    folders.renamed = lambda old, new, how: False
+    whole_folder.renamed = lambda old, new, how: False
 one, other = (read_bundle(Path(name)) for name in sys.argv[2:4])
 print("ready", flush=True)
 end = time.monotonic() + 1
@@ -478,7 +479,7 @@ def test_a_full_disk_leaves_the_old_bundle_or_none(planned, tmp_path, monkeypatc
     contents = read_bundle(planned)
     target = planned if is_there else tmp_path / "new.trtpost"
     home, name = step.rsplit(".", 1)
-    owner = {"tempfile": tempfile, "os": os}.get(home, folders.Path)
+    owner = {"tempfile": tempfile, "os": os}.get(home, Path)
     real, calls = getattr(owner, name), []
 
     def failing(*arguments, **settings):
@@ -510,7 +511,7 @@ def test_a_full_disk_leaves_the_old_bundle_or_none(planned, tmp_path, monkeypatc
 def test_a_rename_that_fails_leaves_the_old_bundle(planned, tmp_path, monkeypatch, exchange):
     """The last step fails, with and without a way to swap two names at once."""
     contents = read_bundle(planned)
-    real = folders.Path.rename
+    real = Path.rename
 
     def failing(path, target):
         if path.parent == tmp_path and path.name.startswith(".") and ".old" not in path.name:
@@ -518,11 +519,11 @@ def test_a_rename_that_fails_leaves_the_old_bundle(planned, tmp_path, monkeypatc
         return real(path, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr(folders.Path, "rename", failing)
+        patch.setattr(Path, "rename", failing)
         if exchange:
             write_bundle(planned, contents.model, contents.plan, contents.bundle.passport)
         else:
-            patch.setattr(folders, "renamed", lambda *_: False)
+            patch.setattr(whole_folder, "renamed", lambda *_: False)
             with pytest.raises(BundleError, match="cannot write the engine bundle"):
                 write_bundle(planned, contents.model, contents.plan, contents.bundle.passport)
     assert load_bundle(planned) == contents.bundle

@@ -40,10 +40,10 @@ from trtpost.photos.limits import MAX_PIXELS
 from trtpost.ray import actor as worker
 from trtpost.ray.dataset import row_of
 from trtpost.segment import Segmenter
-from trtpost.storage import folders, writing
+from trtpost.storage import whole_file, whole_folder
 from trtpost.storage.files import open_regular
 from trtpost.storage.pages import write_page
-from trtpost.storage.writing import write_whole
+from trtpost.storage.whole_file import write_whole
 from trtpost.triton.export import export_triton
 from trtpost.verify.run import read_truth
 
@@ -350,22 +350,22 @@ def test_the_score_is_not_written_through_a_link(bundle, elsewhere):
 def swaps(request, monkeypatch):
     """Both ways to rename: not all systems and file systems can do it in one step."""
     if "not" in request.param:
-        monkeypatch.setattr(writing, "renamed", lambda *_, **__: False)
-        monkeypatch.setattr(folders, "renamed", lambda *_, **__: False)
+        monkeypatch.setattr(whole_file, "renamed", lambda *_, **__: False)
+        monkeypatch.setattr(whole_folder, "renamed", lambda *_, **__: False)
 
 
 @contextlib.contextmanager
 def placed(monkeypatch: pytest.MonkeyPatch, target: Path, what: object) -> Iterator[None]:
     """When a file is about to take the place of `target`, somebody puts something there."""
-    real = writing._Folder.put
+    real = whole_file._Folder.put
 
-    def put(folder: writing._Folder, temporary: str, name: str, replaces: object) -> None:
+    def put(folder: whole_file._Folder, temporary: str, name: str, replaces: object) -> None:
         if folder.path / name == target and not os.path.lexists(target):
             what.link(target) if isinstance(what, Link) else target.write_bytes(what)
         real(folder, temporary, name, replaces)
 
     with monkeypatch.context() as patch:
-        patch.setattr(writing._Folder, "put", put)
+        patch.setattr(whole_file._Folder, "put", put)
         yield
 
 
@@ -418,14 +418,14 @@ def test_a_folder_that_becomes_a_link_is_not_followed(bundle, tmp_path, elsewher
         ((outcome,), _) = run_all(segmenter, jobs)
         assert "out/x is a link" in outcome.error
         (out / "x").unlink()
-        real = writing._Folder.put
+        real = whole_file._Folder.put
 
-        def put(folder: writing._Folder, *rest: object) -> None:
+        def put(folder: whole_file._Folder, *rest: object) -> None:
             (out / "x").rename(out / "moved")
             (out / "x").symlink_to(elsewhere)
             real(folder, *rest)
 
-        monkeypatch.setattr(writing._Folder, "put", put)
+        monkeypatch.setattr(whole_file._Folder, "put", put)
         ((outcome,), _) = run_all(segmenter, jobs)
     assert contents_of(elsewhere) == {"secret": SECRET}
     assert [path.name for path in (out / "moved").iterdir()] == ["a.mask.png"]
@@ -437,9 +437,9 @@ def test_what_comes_at_the_very_last_moment_is_given_back(tmp_path, elsewhere, m
     target = tmp_path / "m.png"
     if kind in ("another file", "nothing"):
         target.write_bytes(MASK)
-    real, looked = writing._Folder.look, []
+    real, looked = whole_file._Folder.look, []
 
-    def look(folder: writing._Folder, name: str, replaces: object) -> object:
+    def look(folder: whole_file._Folder, name: str, replaces: object) -> object:
         found = real(folder, name, replaces)
         looked.append(found)
         if len(looked) == 2:
@@ -450,7 +450,7 @@ def test_what_comes_at_the_very_last_moment_is_given_back(tmp_path, elsewhere, m
                 target.write_bytes(SECRET)
         return found
 
-    monkeypatch.setattr(writing._Folder, "look", look)
+    monkeypatch.setattr(whole_file._Folder, "look", look)
     write = {"below": tmp_path, "replaces": is_ours}
     if kind == "nothing":
         write_whole(target, lambda file: file.write(b"new"), ImageError, **write)
@@ -468,9 +468,9 @@ def test_who_keeps_on_writing_a_target_does_not_hold_us_up(tmp_path, monkeypatch
     """Another file each time that it is looked at."""
     target = tmp_path / "m.png"
     target.write_bytes(MASK)
-    real = writing._Folder.look
+    real = whole_file._Folder.look
 
-    def look(folder: writing._Folder, name: str, replaces: object) -> object:
+    def look(folder: whole_file._Folder, name: str, replaces: object) -> object:
         found = real(folder, name, replaces)
         target.unlink()
         target.write_bytes(MASK)
@@ -479,7 +479,7 @@ def test_who_keeps_on_writing_a_target_does_not_hold_us_up(tmp_path, monkeypatch
         return found
 
     seen: list[int] = []
-    monkeypatch.setattr(writing._Folder, "look", look)
+    monkeypatch.setattr(whole_file._Folder, "look", look)
     with pytest.raises(ImageError, match="somebody else keeps on writing it"):
         write_whole(target, lambda file: file.write(b"new"), ImageError, below=tmp_path, replaces=is_ours)
     assert target.read_bytes() == MASK
@@ -509,7 +509,7 @@ def test_pages_and_graphs_too(bundle, tmp_path, elsewhere, monkeypatch, kind):
 def test_what_comes_while_a_bundle_is_built_stays(bundle, tmp_path, elsewhere, monkeypatch, kind):
     """Between the check and the rename: only a bundle is replaced by a bundle."""
     contents, target = read_bundle(bundle), tmp_path / "new.trtpost"
-    real = folders._replace
+    real = whole_folder._replace
 
     def replace(new: Path, path: Path, check: object) -> None:
         if kind == "file":
@@ -526,7 +526,7 @@ def test_what_comes_while_a_bundle_is_built_stays(bundle, tmp_path, elsewhere, m
         real(new, path, check)
 
     before: dict[str, bytes] = {}
-    monkeypatch.setattr(folders, "_replace", replace)
+    monkeypatch.setattr(whole_folder, "_replace", replace)
     arguments = (target, contents.model, None, contents.bundle.passport)
     if kind == "a bundle":
         write_bundle(*arguments)
@@ -840,7 +840,7 @@ def test_a_rename_that_is_refused_leaves_nothing(tmp_path, monkeypatch):
     def refused(*_: object, **__: object) -> bool:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(writing._Folder, "put", refused)
+    monkeypatch.setattr(whole_file._Folder, "put", refused)
     with pytest.raises(ImageError, match="Input/output error"):
         write_whole(tmp_path / "m.png", lambda file: file.write(b"x"), ImageError, below=tmp_path)
     assert not list(tmp_path.iterdir())

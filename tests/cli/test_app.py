@@ -509,7 +509,7 @@ import os, signal, sys, threading, time, types
 from pathlib import Path
 from trtpost.cli import entry
 from trtpost.errors import TrtpostError
-from trtpost.storage.writing import write_whole
+from trtpost.storage.whole_file import write_whole
 
 number = int(sys.argv[1])
 

@@ -21,8 +21,7 @@ from trtpost.errors import BundleError, ModelError, reason
 from trtpost.graph.baked import INT32, UINT8, Baked, Value
 from trtpost.graph.wire import WireError
 from trtpost.storage.files import entries_under, existing_file, in_a_circle, open_regular, refuse_address
-from trtpost.storage.folders import read_steadily, write_folder
-from trtpost.storage.writing import write_whole
+from trtpost.storage.folders import read_steadily
 
 if TYPE_CHECKING:
     import onnx
@@ -344,6 +343,8 @@ def write_bundle(path: Path, model: onnx.ModelProto, plan: bytes | None, passpor
     Raises:
         BundleError: the folder cannot be written, or something that is not a bundle is in the way.
     """
+    from trtpost.storage.whole_folder import write_folder  # who only reads bundles does without
+
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
     check_replaceable(target)
     contents = {MODEL: _serialized(model)} | ({PLAN: plan} if plan is not None else {})
@@ -370,6 +371,8 @@ def record_verification(bundle: Bundle, verification: Verification) -> Bundle:
     Raises:
         BundleError: a bare `.onnx`, another build in its place by now, or the file cannot be written.
     """
+    from trtpost.storage.whole_file import write_whole
+
     if not bundle.place.is_dir():
         raise BundleError(f"{bundle.path} is a bare model without {PASSPORT}, so the score is not kept")
     current = load_bundle(bundle.place)

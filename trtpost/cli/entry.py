@@ -118,8 +118,8 @@ def _end_late(number: int) -> None:
 
 
 def _end(number: int) -> NoReturn:
-    if "trtpost.storage.writing" in sys.modules:  # other threads are writing still
-        from trtpost.storage.writing import remove_unfinished
+    if "trtpost.storage.whole_file" in sys.modules:  # other threads are writing still
+        from trtpost.storage.whole_file import remove_unfinished
 
         remove_unfinished()
     if number == signal.SIGINT:

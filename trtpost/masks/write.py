@@ -14,7 +14,7 @@ from PIL.PngImagePlugin import PngInfo
 from trtpost.errors import ImageError, SpecError
 from trtpost.masks.png import HEAD, gray_png, palette_png, size_and_text, with_text
 from trtpost.spec import Encoding
-from trtpost.storage.writing import Replaces, write_whole
+from trtpost.storage.whole_file import Replaces, write_whole
 
 PNG_LEVEL = 1
 """zlib level of overlays and 16-bit masks: the fastest."""
@@ -67,7 +67,7 @@ def write_mask(
     below: Path | None = None,
     replaces: Replaces | None = None,
 ) -> None:
-    """Write a mask as `encode_mask` gives it; `below` and `replaces` as for `trtpost.storage.writing.write_whole`.
+    """Write a mask as `encode_mask` gives it; `below` and `replaces` as for `trtpost.storage.whole_file.write_whole`.
 
     Raises:
         ImageError: the path does not end in `.png`, class ids that 16 bits do not hold, or the file cannot be written;
@@ -87,7 +87,7 @@ def write_picture(
 ) -> None:
     """Write a picture in the format of its suffix; in a PNG, `mark` is the text that `trtpost.masks.marks` finds again.
 
-    `below` and `replaces` are as for `trtpost.storage.writing.write_whole`.
+    `below` and `replaces` are as for `trtpost.storage.whole_file.write_whole`.
 
     Raises:
         ImageError: unknown suffix, or the file cannot be written; nothing is left behind.

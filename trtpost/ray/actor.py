@@ -1,7 +1,6 @@
 """What runs on a worker: an actor that makes the masks of a batch of photos.
 
-It holds one `Segmenter`; while a photo is in its engine, others are read, decoded, encoded and written by threads beside
-it.
+It holds one `Segmenter`; while a photo is in the engine, threads read, decode, encode and write others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Files wherever pyarrow reads and writes.
 
-What is on this machine goes by `trtpost.storage`. Other file systems know no links, locks or swap of names: there a file
-is written under a hidden name and moved, or appears when it is whole; what a killed process leaves there stays.
+What is on this machine goes by `trtpost.storage`. Other file systems know no links, locks or swap of names: a file is
+written under a hidden name and moved, or appears when it is whole; what a killed process leaves there stays.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import IO, TYPE_CHECKING
 from trtpost.errors import ImageError, SpecError, reason
 from trtpost.masks.write import is_ours
 from trtpost.storage.files import open_regular
-from trtpost.storage.hidden import hidden_name
-from trtpost.storage.writing import write_whole
+from trtpost.storage.staging import hidden_name
+from trtpost.storage.whole_file import write_whole
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

@@ -1,65 +1,27 @@
-"""Folders that are there whole or not at all, also for who reads one while it is replaced."""
+"""Folders to read while another process replaces them, and how those are called that are on their way."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import itertools
 import os
-import shutil
+import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 from trtpost.errors import TrtpostError
-from trtpost.storage.hidden import hidden_folder, hidden_in
-from trtpost.storage.locks import locked
-from trtpost.storage.renames import EXCHANGE, NO_REPLACE, renamed
 
 T = TypeVar("T")
 
-_BUSY_SECONDS = 10.0
-"""For which others may be writing the same name, one after the other."""
+PART = ".part"
+"""What the names of hidden folders end in, so that they are told from anybody else's."""
 
 _GAP_SECONDS = 1.0
 """For which a name may be missing while another process replaces its folder in two steps."""
 
-
-def write_folder(path: Path, contents: dict[str, bytes], check: Callable[[Path], None]) -> None:
-    """Write a folder of files; an older one of that name is replaced in one step, where the file system knows how.
-
-    What a killed process has left hidden beside it is removed by the next one that writes the same name.
-
-    Args:
-        path: of the folder; a link is not followed.
-        contents: of the files, by name.
-        check: raises a `TrtpostError` of a folder that may not be replaced. It is asked of what was there once that
-            has been renamed, so that nothing can come in between.
-
-    Raises:
-        OSError: it cannot be written; an older one is as it was.
-        TrtpostError: what `check` raises; what is there is as it was.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with hidden_folder(path) as folder:
-        fill(folder, contents)
-        _replace(folder, path, check)
-
-
-def fill(folder: Path, contents: dict[str, bytes]) -> None:
-    """Write files, by their paths, into a folder that only its owner sees so far, and let everybody read it.
-
-    Raises:
-        OSError: one cannot be written.
-    """
-    for name, content in contents.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        with (folder / name).open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())  # else a power cut may leave the name without the content
-    folder.chmod(0o755)
+_HIDDEN = re.compile(rf"\.(.+)\.(?:[0-9a-f]{{8}}|([a-z0-9_]{{8}}\{PART}(?:\.old\d+)?))", re.DOTALL)
+"""Names of hidden files, and of hidden folders, which have the second group."""
 
 
 def read_steadily(path: Path, read: Callable[[], T]) -> T:
@@ -80,6 +42,17 @@ def read_steadily(path: Path, read: Callable[[], T]) -> T:
             time.sleep(0.001)
 
 
+def hidden_in(above: Path, names: Container[str]) -> Iterator[os.DirEntry[str]]:
+    """The hidden files and folders of those who are writing these names, or were killed over them."""
+    with contextlib.suppress(OSError, ValueError), os.scandir(above) as entries:
+        for entry in entries:
+            found = _HIDDEN.fullmatch(entry.name)
+            if found and found[1] in names:
+                is_that = entry.is_dir if found[2] else entry.is_file
+                if is_that(follow_symlinks=False):
+                    yield entry
+
+
 def _beside(path: Path) -> Iterator[os.DirEntry[str]]:
     """The hidden folders of those who are writing `path`, or were killed over it."""
     return (entry for entry in hidden_in(path.parent, (path.name,)) if entry.is_dir())
@@ -92,66 +65,3 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except (OSError, ValueError):
         return None
     return status.st_ino, status.st_ctime_ns
-
-
-def _replace(new: Path, path: Path, check: Callable[[Path], None]) -> None:
-    """Rename `new` to `path`; what was there is then at `new`, or gone. Another process may be doing the same.
-
-    Raises:
-        OSError: that cannot be; `path` is as it was.
-        TrtpostError: what `check` raises of what was there; it is there again.
-    """
-    aside: list[Path] = []
-    try:
-        deadline = time.monotonic() + _BUSY_SECONDS
-        for attempt in itertools.count():
-            with contextlib.suppress(FileExistsError):
-                put_folder(new, path)  # works where nothing is there
-                return
-            if time.monotonic() > deadline:
-                raise OSError(errno.EBUSY, "somebody else keeps on writing it")
-            # what is about to get a hidden name must not be taken for abandoned; the check says what is no folder
-            is_folder = path.is_dir() and not path.is_symlink()
-            held = locked(path) if is_folder else contextlib.nullcontext()
-            with contextlib.suppress(FileNotFoundError), held as is_free:  # the other process has moved it
-                if is_free is False:  # it is somebody's who has just written it
-                    time.sleep(0.001)
-                    continue
-                if renamed(new, path, EXCHANGE):
-                    try:
-                        _check_folder(new, check)
-                    except BaseException:
-                        renamed(new, path, EXCHANGE)
-                        raise
-                    return
-                moved = new.with_name(f"{new.name}.old{attempt}")
-                path.rename(moved)
-                aside.append(moved)
-                _check_folder(moved, check)
-    except (OSError, TrtpostError):
-        if aside:
-            with contextlib.suppress(OSError):  # another one is there by now
-                put_folder(aside[-1], path)
-                aside.pop()
-        raise
-    finally:
-        for old in aside:
-            shutil.rmtree(old, ignore_errors=True)
-
-
-def put_folder(folder: Path, path: Path) -> None:
-    """Rename a folder to a name that is free.
-
-    Raises:
-        FileExistsError: it is not.
-    """
-    if not renamed(folder, path, NO_REPLACE):
-        if os.path.lexists(path):
-            raise FileExistsError(errno.EEXIST, "File exists")
-        folder.rename(path)
-
-
-def _check_folder(path: Path, check: Callable[[Path], None]) -> None:
-    if path.is_symlink() or not path.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, "something that is no folder has come in its place")
-    check(path)

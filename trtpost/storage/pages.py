@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trtpost.errors import SpecError
 from trtpost.storage.files import refuse_address
-from trtpost.storage.writing import write_whole
+from trtpost.storage.whole_file import write_whole
 
 
 def check_page(path: Path) -> None:

@@ -15,10 +15,9 @@ from trtpost.errors import SpecError, TrtpostError, reason
 from trtpost.photos.limits import SERVED_PIXELS
 from trtpost.spec import Form
 from trtpost.storage.files import open_regular, read_limited
-from trtpost.storage.folders import fill, put_folder
-from trtpost.storage.hidden import hidden_folder
-from trtpost.storage.locks import locked
-from trtpost.storage.writing import write_whole
+from trtpost.storage.staging import hidden_folder, locked
+from trtpost.storage.whole_file import write_whole
+from trtpost.storage.whole_folder import fill, put_folder
 from trtpost.triton.config import OWNER, from_text, to_text
 from trtpost.triton.parts import Part, engine_parts, segmenter_part
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtpost.errors import BackendError, reason
 from trtpost.storage.files import open_regular
-from trtpost.storage.writing import write_whole
+from trtpost.storage.whole_file import write_whole
 
 if TYPE_CHECKING:
     import tensorrt as trt

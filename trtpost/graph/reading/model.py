@@ -23,7 +23,7 @@ from trtpost.graph.reading.integer_types import with_known_integers
 from trtpost.graph.reading.opsets import raised
 from trtpost.graph.reading.training import check_trained
 from trtpost.storage.files import existing_file, open_regular
-from trtpost.storage.writing import Replaces, write_whole
+from trtpost.storage.whole_file import Replaces, write_whole
 
 MIN_OPSET = 13
 """Older models are raised to this: before it, Softmax flattens and Squeeze takes its axes as an attribute."""
@@ -210,7 +210,7 @@ def _check_external_files(path: Path) -> None:
 
 
 def save_model(model: onnx.ModelProto, path: Path, *, replaces: Replaces | None = None) -> None:
-    """Write an ONNX file, whole or not at all; `replaces` as for `trtpost.storage.writing.write_whole`.
+    """Write an ONNX file, whole or not at all; `replaces` as for `trtpost.storage.whole_file.write_whole`.
 
     Raises:
         ModelError: it cannot be written, or is too large for a file.

@@ -13,8 +13,7 @@ from typing import Any, BinaryIO
 
 from trtpost.errors import TrtpostError, reason
 from trtpost.storage.files import check_regular, in_a_circle
-from trtpost.storage.hidden import hidden_name
-from trtpost.storage.renames import EXCHANGE, HERE, NO_REPLACE, renamed
+from trtpost.storage.staging import EXCHANGE, HERE, NO_REPLACE, hidden_name, renamed
 
 _unfinished: set[Path] = set()
 """Files that this process is writing under hidden names."""
