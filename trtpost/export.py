@@ -17,7 +17,7 @@ from trtpost.spec import Post
 from trtpost.storage.files import open_regular
 
 ENDING = ".inlined.onnx"
-"""Of the file's name where none is given: the source model may be called NAME.onnx."""
+"""What the file's name ends in where none is given: the source model may be called NAME.onnx."""
 
 _VALUES = {"value_int": np.int64, "value_ints": np.int64, "value_float": np.float32, "value_floats": np.float32}
 
@@ -44,7 +44,7 @@ def export_onnx(bundle: Bundle, path: Path | None = None) -> Path:
 
 
 def standard(baked: onnx.ModelProto, post: Post) -> onnx.ModelProto:
-    """A baked graph without functions, in a form that the least of runtimes understands.
+    """Give a baked graph without functions, in a form that the least of runtimes understands.
 
     OpenCV 5 reads an integer `Constant` node as one of another type than a weight, and resizes the last two axes of a
     tensor whatever its `sizes` say; so constants become initializers, and resizes have their channels in front.
@@ -115,7 +115,7 @@ def _is_export(file: BinaryIO) -> bool:
 
 
 def _check_replaceable(path: Path, bundle: Bundle) -> None:
-    """A graph that trtpost wrote may be replaced, and nothing else; a bundle's own files may not.
+    """Refuse to replace anything but a graph that trtpost wrote, and the files of a bundle among those.
 
     Raises:
         ModelError: something else has that name.

@@ -439,22 +439,6 @@ def test_an_actor_takes_a_gpu_where_there_is_one_for_the_plan(ray, bundle, tmp_p
         ask(planned, backend="tensorrt")
 
 
-@pytest.mark.parametrize(
-    ("address", "why"),
-    [
-        ("127.0.0.1:1", "there is no Ray cluster at 127.0.0.1:1: Connection refused"),
-        ("ray://127.0.0.1:1", "there is no Ray cluster at ray://127.0.0.1:1: Connection refused"),
-        ("nonsense", "given as HOST:PORT, auto"),
-        ("host:port", "given as HOST:PORT, auto"),
-        ("127.0.0.1:70000", "there is no Ray cluster"),
-    ],
-)
-def test_no_cluster_is_said_at_once(ray, monkeypatch, address, why):
-    monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    with pytest.raises(TrtpostError, match=why), cluster(address):
-        pass
-
-
 def test_a_missing_ray_is_named(bundle, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingPackageError, match=r"pip install 'ray\[data\]>="):

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from trtpost.bundle.folder import MODEL
@@ -26,7 +26,7 @@ from trtpost.photos.admission import Admission
 from trtpost.photos.find import MASK_ENDING
 from trtpost.photos.limits import MAX_BYTES
 from trtpost.ray.cluster import ray_package
-from trtpost.ray.remote_files import Status, absolute, faults, open_file, real_place, write_mask
+from trtpost.ray.remote_files import OpenFile, absolute, faults, open_file, real_place, write_mask
 from trtpost.segment import Segmenter
 from trtpost.spec import Backend, Encoding
 from trtpost.storage.files import existing_file
@@ -38,7 +38,7 @@ AHEAD = 2
 """Photos that an actor has on their way beyond one a core: one waits for the disk, one for the engine."""
 
 RESULTS = ("height", "width", "mask", "skipped", "error")
-"""Columns that are added."""
+"""Columns that are added to those of a dataset."""
 
 COLUMNS = {"path": (str, "string"), "bytes": (bytes, "binary"), "target": (str, "string")}
 """Columns that are read, and what they hold, for Python and for Arrow."""
@@ -89,7 +89,7 @@ class Actor:
         self._admission = Admission(settings.max_pixels)  # of all threads together
 
     def __call__(self, table: Any) -> Any:
-        """A batch of photos, as a table, to its rows."""
+        """Make of a table with a batch of photos the table of their rows."""
         import pyarrow
 
         columns = [table[name].to_pylist() if name in table.column_names else [None] * len(table) for name in COLUMNS]
@@ -133,15 +133,15 @@ class Actor:
             mask = f"{settings.output.rstrip('/')}/{name}"
         there = None if mask is None else self._there(mask)
         if content is not None:
-            source = _source_of_content(content)
+            source = hashlib.sha256(content).hexdigest()  # a photo that is no file is known by all of it
             if (size := self._done(there, lambda: source)) is not None:
                 return PhotoRow(given, size, mask, skipped=True)
         else:
             with _opened(path, settings.filesystem) as photo:
-                if (size := self._done(there, photo.source)) is not None:
+                if (size := self._done(there, lambda: _source(photo, photo.file))) is not None:
                     return PhotoRow(given, size, mask, skipped=True)
-                content = photo.read()
-                source = photo.source(content)
+                content = _content(photo)
+                source = _source(photo, io.BytesIO(content))
         with self._admission(content):
             result = self._segmenter(content)
             mark = f"{result.fingerprint} {source}"
@@ -160,10 +160,10 @@ class Actor:
         """
         files, place = real_place(mask, self._settings.output_filesystem)
         try:
-            with open_file(files, place) as (file, status):
-                head = file.read(HEAD)
-                file.seek(max(status.length - len(END), 0))
-                tail = file.read(len(END))
+            with open_file(files, place) as found:
+                head = found.file.read(HEAD)
+                found.file.seek(max(found.length - len(END), 0))
+                tail = found.file.read(len(END))
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -187,33 +187,14 @@ def result_types(output: str | Path | None) -> dict[str, str]:
 
 
 def arrow_schema(**types: str) -> Any:
+    """A schema of Arrow, of the names of its types."""
     import pyarrow
 
     return pyarrow.schema([(name, getattr(pyarrow, kind)()) for name, kind in types.items()])
 
 
-@dataclass(frozen=True)
-class _Photo:
-    """A photo's open file."""
-
-    name: str
-    file: IO[bytes]
-    status: Status
-
-    def read(self) -> bytes:
-        if self.status.length > MAX_BYTES:
-            raise ImageError(f"the image has more than {MAX_BYTES >> 30} GiB: cut it into tiles")
-        self.file.seek(0)
-        return self.file.read()
-
-    def source(self, content: bytes | None = None) -> str:
-        """What `trtpost.masks.marks.source_of` says of it; `content` where that has been read already."""
-        file = self.file if content is None else io.BytesIO(content)
-        return source_of(self.name, self.status.length, self.status.date, ends_of(file, self.status.length))
-
-
 @contextlib.contextmanager
-def _opened(path: str, filesystem: FileSystem | None) -> Iterator[_Photo]:
+def _opened(path: str, filesystem: FileSystem | None) -> Iterator[OpenFile]:
     """Open a photo.
 
     Raises:
@@ -223,15 +204,23 @@ def _opened(path: str, filesystem: FileSystem | None) -> Iterator[_Photo]:
     try:
         if files.type_name == "local":
             existing_file(Path(place), "image", ImageError)
-        with open_file(files, place) as (file, status):
-            yield _Photo(PurePosixPath(path).name, file, status)
+        with open_file(files, place) as photo:
+            yield photo
     except FileNotFoundError:
         raise ImageError(f"no such image: {path}") from None
 
 
-def _source_of_content(content: bytes) -> str:
-    """What `trtpost.masks.marks.source_of` is for a photo that is no file: SHA-256 of its content."""
-    return hashlib.sha256(content).hexdigest()
+def _content(photo: OpenFile) -> bytes:
+    """All of a photo's file."""
+    if photo.length > MAX_BYTES:
+        raise ImageError(f"the image has more than {MAX_BYTES >> 30} GiB: cut it into tiles")
+    photo.file.seek(0)
+    return photo.file.read()
+
+
+def _source(photo: OpenFile, file: IO[bytes]) -> str:
+    """What `trtpost.masks.marks.source_of` says of a photo, whose content is read from `file`."""
+    return source_of(photo.name, photo.length, photo.date, ends_of(file, photo.length))
 
 
 def _below_output(target: str) -> str:
@@ -243,7 +232,7 @@ def _below_output(target: str) -> str:
 
 
 def _whole_name(path: str, filesystem: FileSystem | None) -> str:
-    """A name below the output that no other photo has: its whole path, and before it the scheme of its URI.
+    """The name of a mask below the output that no other photo's has: its whole path, after the scheme of its URI.
 
     Args:
         path: absolute, where it is of this machine.

@@ -29,15 +29,17 @@ WHOLE_WHEN_CLOSED = ("s3", "gcs", "abfs")
 
 
 @dataclass(frozen=True)
-class Status:
-    """A file's length, and when it was changed, in nanoseconds; 0 where that is not known."""
+class OpenFile:
+    """A file to read; `name` is without folders, and `date` is the nanosecond of its last change, or 0."""
 
+    file: IO[bytes]
+    name: str
     length: int
     date: int
 
 
 def absolute(path: str, folder: str, filesystem: FileSystem | None) -> str:
-    """A path of a machine's own files below a folder; of other file systems, which know no such folder, as it is."""
+    """A path below a folder of this machine; in other file systems, which know no such folder, it stays as it is."""
     if "://" in path or (filesystem is not None and filesystem.type_name != "local"):
         return path
     return str(Path(folder) / path) if path else path
@@ -90,8 +92,8 @@ def _filesystem(scheme: str, host: str) -> FileSystem:
 
 
 @contextlib.contextmanager
-def open_file(files: FileSystem, place: str) -> Iterator[tuple[IO[bytes], Status]]:
-    """A regular file, to read.
+def open_file(files: FileSystem, place: str) -> Iterator[OpenFile]:
+    """Open a regular file, to read.
 
     Raises:
         OSError: it is another kind of file, or cannot be read.
@@ -99,7 +101,7 @@ def open_file(files: FileSystem, place: str) -> Iterator[tuple[IO[bytes], Status
     if files.type_name == "local":
         with open_regular(place) as file:
             status = os.fstat(file.fileno())
-            yield file, Status(status.st_size, status.st_mtime_ns)
+            yield OpenFile(file, Path(place).name, status.st_size, status.st_mtime_ns)
         return
     from pyarrow.fs import FileType
 
@@ -109,7 +111,7 @@ def open_file(files: FileSystem, place: str) -> Iterator[tuple[IO[bytes], Status
     if info.type != FileType.File:
         raise OSError(errno.EINVAL, "it is not a regular file")
     with files.open_input_file(place) as file:
-        yield file, Status(file.size(), info.mtime_ns or 0)
+        yield OpenFile(file, info.base_name, file.size(), info.mtime_ns or 0)
 
 
 def write_mask(files: FileSystem, path: str, content: bytes, output: str) -> None:

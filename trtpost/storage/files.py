@@ -25,7 +25,7 @@ def in_a_circle(path: Path) -> bool:
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
-    """A file to read, if it is a regular one: a pipe may wait for ever, a device has no end, or acts.
+    """Open a file to read, if it is a regular one: a pipe may wait for ever, a device has no end, or acts.
 
     Raises:
         OSError: it is another kind of file, or cannot be opened.
@@ -56,10 +56,10 @@ def check_regular(status: os.stat_result) -> None:
 
 
 def existing_file(path: Path, kind: str, error: type[TrtpostError]) -> Path:
-    """`path`, if it is a file that has content.
+    """Give `path` back, if it is a file that has content.
 
     Raises:
-        TrtpostError: of the given type, if it is missing, a folder, or empty.
+        TrtpostError: it is missing, a folder, or empty; of the given type.
     """
     article = "an" if kind[0].lower() in "aeiou" else "a"
     try:
@@ -104,7 +104,7 @@ def refuse_address(
 
 
 def opened(path: Path, kind: str, error: type[TrtpostError]) -> BinaryIO:
-    """A file that has content, to read.
+    """Open a file that has content, to read.
 
     Raises:
         TrtpostError: of the given type: see `existing_file`.
@@ -116,7 +116,7 @@ def opened(path: Path, kind: str, error: type[TrtpostError]) -> BinaryIO:
 
 
 def read_limited(path: Path, kind: str, limit: int, error: type[TrtpostError]) -> bytes:
-    """The content of a file that has content, and not more than `limit` bytes; larger ones are not read.
+    """Read a file that has content, and not more than `limit` bytes; larger ones are not read.
 
     Raises:
         TrtpostError: of the given type.
@@ -132,7 +132,7 @@ def read_limited(path: Path, kind: str, limit: int, error: type[TrtpostError]) -
 
 
 def entries_under(folder: Path) -> Iterator[Path]:
-    """All that lies in a folder and the folders in it but folders, in no order; links to folders are not followed.
+    """Find all that lies in a folder and the folders in it but folders, in no order; links to folders are not followed.
 
     Raises:
         OSError: a folder cannot be read.

@@ -18,7 +18,7 @@ PART = ".part"
 """What the names of hidden folders end in, so that they are told from anybody else's."""
 
 _GAP_SECONDS = 1.0
-"""For which a name may be missing while another process replaces its folder in two steps."""
+"""How long a name may be missing while another process replaces its folder in two steps."""
 
 _HIDDEN = re.compile(rf"\.(.+)\.(?:[0-9a-f]{{8}}|([a-z0-9_]{{8}}\{PART}(?:\.old\d+)?))", re.DOTALL)
 """Names of hidden files, and of hidden folders, which have the second group."""
@@ -59,7 +59,7 @@ def _beside(path: Path) -> Iterator[os.DirEntry[str]]:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Another one for each folder that has had this name; inode numbers alone are used again."""
+    """What tells the folder of this name from all that had it before; inode numbers alone are used again."""
     try:
         status = path.stat()
     except (OSError, ValueError):

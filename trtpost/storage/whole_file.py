@@ -27,7 +27,7 @@ _CHANGES = 10
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 
 Replaces = Callable[[BinaryIO], bool]
-"""Whether a file may be replaced, by its content."""
+"""A function that says of a file's content whether it may be replaced."""
 
 
 def write_whole(
@@ -76,7 +76,7 @@ def write_whole(
 
 
 class _Folder:
-    """A folder that stays the same one whatever its path leads to later; where the system has that, by an open file."""
+    """A folder that stays the same whatever its path leads to later; by an open file, where the system has that."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -99,7 +99,7 @@ class _Folder:
         self.path /= name
 
     def look(self, name: str, replaces: Replaces | None) -> tuple[int, ...] | None:
-        """What tells the file of this name from others; None where there is none.
+        """What tells the file of this name from others; None if no file has it.
 
         Raises:
             OSError: something is there that may not be replaced.
@@ -125,7 +125,7 @@ class _Folder:
         return _identity(status)
 
     def create(self, name: str) -> BinaryIO:
-        """A new file, to write."""
+        """Make a new file, to write."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)  # neither there nor a link
         return os.fdopen(os.open(self._at(name), flags, 0o666, dir_fd=self._descriptor), "wb")
 
@@ -142,30 +142,23 @@ class _Folder:
         raise OSError(errno.EBUSY, "somebody else keeps on writing it")
 
     def _put_new(self, temporary: str, name: str) -> bool:
-        """False where there is something by now."""
+        """Rename to a name that is free; False if something has it by now."""
         try:
             if not self._renamed(temporary, name, NO_REPLACE):
-                os.link(
-                    self._at(temporary),
-                    self._at(name),
-                    src_dir_fd=self._descriptor,
-                    dst_dir_fd=self._descriptor,
-                    follow_symlinks=False,
-                )
+                here = self._descriptor
+                os.link(self._at(temporary), self._at(name), src_dir_fd=here, dst_dir_fd=here, follow_symlinks=False)
                 self.remove(temporary)
         except FileExistsError:
             return False
         except (OSError, NotImplementedError):  # file systems without links to files: what comes right now is lost
-            os.replace(self._at(temporary), self._at(name), src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+            self._replace(temporary, name)
         return True
 
     def _put_over(self, temporary: str, name: str, there: tuple[int, ...]) -> bool:
-        """False where there is something else by now, or nothing."""
+        """Rename to the name of the file that is `there`; False if something else has it by now, or nothing."""
         try:
             if not self._renamed(temporary, name, EXCHANGE):
-                os.replace(
-                    self._at(temporary), self._at(name), src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor
-                )
+                self._replace(temporary, name)
                 return True
         except FileNotFoundError:
             return False
@@ -185,6 +178,9 @@ class _Folder:
         here = HERE if self._descriptor is None else self._descriptor
         return renamed(self._at(old), self._at(new), how, folder=here)
 
+    def _replace(self, temporary: str, name: str) -> None:
+        os.replace(self._at(temporary), self._at(name), src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+
     def _status(self, name: str) -> os.stat_result:
         return os.stat(self._at(name), dir_fd=self._descriptor, follow_symlinks=False)
 
@@ -202,7 +198,7 @@ _BY_DESCRIPTOR = {os.open, os.mkdir, os.stat, os.unlink, os.link, os.rename} <= 
 
 @contextlib.contextmanager
 def _folder_of(path: Path, below: Path | None) -> Iterator[tuple[_Folder, str]]:
-    """The folder of a file, made if it is missing, and the file's name in it.
+    """Open the folder of a file, made if it is missing: the folder, and the file's name in it.
 
     Raises:
         OSError: it cannot be made, or there are links below `below`.

@@ -15,7 +15,7 @@ from trtpost.errors import TrtpostError
 from trtpost.storage.staging import EXCHANGE, NO_REPLACE, hidden_folder, locked, renamed
 
 _BUSY_SECONDS = 10.0
-"""For which others may be writing the same name, one after the other."""
+"""How long others may be writing the same name, one after the other."""
 
 
 def write_folder(path: Path, contents: dict[str, bytes], check: Callable[[Path], None]) -> None:

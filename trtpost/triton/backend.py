@@ -33,7 +33,7 @@ from trtpost.storage.files import read_limited
 from trtpost.triton.config import MAX_PIXELS
 
 BUNDLE = "bundle.trtpost"
-"""Folder of the bundle in that of a version of the model."""
+"""Folder of the bundle, in the folder of a version of the model."""
 
 Answer = dict[str, NDArray[Any]] | TrtpostError
 """Outputs by name, or what is wrong with the request."""
@@ -60,7 +60,7 @@ class MaskModel:
         self._pool = ThreadPoolExecutor(threads)
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
-        """One response a request, in their order."""
+        """Give one response a request, in their order."""
         responses: list[Any] = []
         weighed = [_weighed(_contents(request), self._max_pixels) for request in requests]
         contents = [one for one, _ in weighed]
@@ -69,7 +69,7 @@ class MaskModel:
         return responses
 
     def _execute(self, requests: Sequence[Any], contents: Sequence[Contents]) -> list[Any]:
-        """Answers to requests whose photos may be in memory together."""
+        """Answer requests whose photos may be in memory together."""
         photos = list(self._pool.map(_decoded, contents))
         masks = iter(self._masks([photo for one in photos if not isinstance(one, TrtpostError) for photo in one]))
         found = [one if isinstance(one, TrtpostError) else [next(masks) for _ in one] for one in photos]
@@ -116,7 +116,7 @@ class PhotoModel:
         self._pool = ThreadPoolExecutor(os.cpu_count() or 1)
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
-        """One response a request, in their order."""
+        """Give one response a request, in their order."""
         responses: list[Any] = []
         weighed = [_weighed(_contents(request), self._max_pixels) for request in requests]
         contents = [one for one, _ in weighed]
@@ -157,13 +157,13 @@ def _take_gpu(number: int) -> None:
 
 
 def _max_pixels(args: dict[str, str]) -> int:
-    """Of all photos that are in memory at once, as the model's configuration says."""
+    """How many pixels of photos may be in memory at once, as the model's configuration says."""
     parameters = json.loads(args["model_config"]).get("parameters", {})
     return int(parameters.get(MAX_PIXELS, {}).get("string_value", SERVED_PIXELS))
 
 
 def _weighed(contents: Contents, limit: int) -> tuple[Contents, int]:
-    """A request, and its pixels, of files by their headers; an error where they are too many."""
+    """What a request holds, and how many pixels that is, of files by their headers; an error if they are too many."""
     if isinstance(contents, TrtpostError):
         return contents, 0
     weights = [weight_of(one, -1) if isinstance(one, bytes) else math.prod(one.shape[:2]) for one in contents]
@@ -176,7 +176,7 @@ def _weighed(contents: Contents, limit: int) -> tuple[Contents, int]:
 
 
 def _groups(weights: Sequence[int], limit: int) -> Iterator[tuple[int, int]]:
-    """First and last (exclusive) of those that follow each other and are within the limit together."""
+    """Split requests into groups that are within the limit together: the first and last (exclusive) of each."""
     start, inside = 0, 0
     for index, weight in enumerate(weights):
         if index > start and inside + weight > limit:
@@ -214,7 +214,7 @@ def _decoded(contents: Contents) -> list[Photo] | TrtpostError:
 
 
 def _bytes_tensor(contents: Sequence[bytes]) -> NDArray[Any]:
-    """As `TYPE_STRING` [N, 1]."""
+    """A tensor of Triton's `TYPE_STRING` [N, 1]."""
     tensor = np.empty((len(contents), 1), np.object_)
     tensor[:, 0] = contents
     return tensor

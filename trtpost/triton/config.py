@@ -30,7 +30,7 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class Tensor:
-    """An input or an output.
+    """An input or an output of a model.
 
     Attributes:
         name, dtype: `dtype` is NumPy's name, or `bytes`.
@@ -148,14 +148,14 @@ def ensemble_config(name: str, steps: Iterable[Any], output: str, *, max_batch: 
 
 
 def to_text(config: Any) -> str:
-    """As `config.pbtxt`."""
+    """The content of `config.pbtxt` for a `ModelConfig`."""
     from google.protobuf import text_format
 
     return str(text_format.MessageToString(config))
 
 
 def from_text(text: str, name: str) -> Any:
-    """A `ModelConfig` out of `config.pbtxt`.
+    """Read a `ModelConfig` out of the content of `config.pbtxt`.
 
     Raises:
         ModelError: it does not parse; `name` says which.

@@ -24,10 +24,10 @@ from trtpost.triton.parts import Part, engine_parts, segmenter_part
 MAX_BATCH = 65_536
 
 MAX_VERSION = (1 << 63) - 1
-"""The largest that Triton counts."""
+"""The largest version that Triton counts."""
 
 MAX_CONFIG = 64 << 20
-"""Bytes of a configuration that is read: those that are written here have a few thousand."""
+"""Largest configuration that is read, in bytes: those that are written here have a few thousand."""
 
 _CONFIG = "config.pbtxt"
 
@@ -94,14 +94,14 @@ def export_triton(
 
 
 def next_step(repository: Path, versions: Iterable[Path]) -> str:
-    """What to do with a repository into which `versions` were written, for people."""
+    """Tell people what to do with a repository into which `versions` were written."""
     ours = any((folder / "model.py").is_file() for folder in versions)
     needs = "; the server's Python needs trtpost as well" if ours else ""
     return f"serve it: tritonserver --model-repository {shlex.quote(str(repository.resolve()))}{needs}"
 
 
 def _check_owner(model: Path, config: Any) -> None:
-    """A new version of a model of ours may come into the folder, if the same backend runs it, and nothing else.
+    """Refuse a folder that holds no model of ours which the same backend runs: nothing else takes a new version.
 
     Raises:
         TrtpostError: it is somebody else's, or of another form.
@@ -172,5 +172,5 @@ def _update(model: Path, name: str, content: bytes) -> None:
 
 
 def _number(folder: Path) -> int:
-    """The version of a folder's name, as Triton counts; 0 of another name."""
+    """The version that Triton reads in a folder's name; 0 if it reads none."""
     return int(folder.name) if re.fullmatch(r"[0-9]{1,19}", folder.name) else 0

@@ -38,7 +38,7 @@ class Part:
 
 
 def segmenter_part(contents: Contents, name: str, instances: int, max_batch: int, max_pixels: int) -> Part:
-    """The bundle behind our own `Segmenter`: everything in one model."""
+    """Make one model of everything: the bundle behind our own `Segmenter`."""
     bundle = contents.bundle
     pre = bundle.passport.pre
     size = bundle.passport.post.size if isinstance(bundle.passport.post.size, tuple) else (pre.height, pre.width)
@@ -65,7 +65,7 @@ def segmenter_part(contents: Contents, name: str, instances: int, max_batch: int
 def engine_parts(
     contents: Contents, name: str, form: Form, instances: int, max_batch: int | None, max_pixels: int
 ) -> list[Part]:
-    """The engine in a backend of Triton's own; with an ensemble, where photos have to be scaled before it."""
+    """Make a model of the engine in a backend of Triton's own, and an ensemble where photos must be scaled first."""
     bundle, model = contents.bundle, contents.model
     passport = bundle.passport
     if form == "tensorrt_plan":

@@ -35,7 +35,7 @@ def attach(config: trt.IBuilderConfig, path: Path, logger: Any, warn: Callable[[
 
 
 def _set(config: trt.IBuilderConfig, content: bytes, logger: Any) -> bool:
-    """True where the builder takes the cache; one that it cannot read it replaces by an empty one, and only warns."""
+    """Does the builder take the cache? One that it cannot read it replaces by an empty one, and only warns."""
     logger.clear()
     cache = config.create_timing_cache(content)
     if cache is None or logger.warnings or logger.messages:
@@ -44,13 +44,13 @@ def _set(config: trt.IBuilderConfig, content: bytes, logger: Any) -> bool:
 
 
 def content_of(config: trt.IBuilderConfig) -> bytes:
-    """What the builder knows after a build."""
+    """What a builder has measured, after a build."""
     cache = config.get_timing_cache()
     return bytes(cache.serialize()) if cache is not None else b""
 
 
 def save(content: bytes, path: Path, warn: Callable[[str], None]) -> None:
-    """Write the file, whole or not at all; a plan is too dear to be lost because this fails."""
+    """Write a cache to its file, whole or not at all; a failure is a warning, because a plan is too dear to be lost."""
     try:
         write_whole(path, lambda file: file.write(content), BackendError)
     except BackendError as error:
