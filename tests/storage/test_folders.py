@@ -53,3 +53,16 @@ def test_hidden_things_are_known_by_their_whole_names(tmp_path):
     found = {entry.name for entry in hidden_in(tmp_path, {"x"})}
     assert found == {".x.0123abcd", ".x.abcdefgh.part", ".x.abcdefgh.part.old12"}
     assert not list(hidden_in(tmp_path / "missing", {"x"}))
+
+
+def test_what_a_killed_process_left_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(folders, "_GAP_SECONDS", 0.05)
+    (tmp_path / ".x.abcd_123.part").mkdir()
+    tries = iter(range(1000))
+
+    def read() -> None:
+        next(tries)
+        raise BundleError("none")
+
+    with pytest.raises(BundleError, match="none"):
+        read_steadily(tmp_path / "x", read)

@@ -208,3 +208,13 @@ def test_a_repository_whose_parent_cannot_hold_the_new_version(bundle, tmp_path,
     assert sorted(path.name for path in (repository / "net").iterdir()) == [
         *("1", "2", "3", "9²", "config.pbtxt", "labels.txt")
     ]
+
+
+def test_what_a_killed_export_left_goes_with_the_next(bundle, tmp_path):
+    """It lies hidden beside the repository, and nobody has locked it."""
+    left, theirs = tmp_path / ".repository.abcd_123.part", tmp_path / ".repository.backup"
+    for folder in (left, theirs):
+        folder.mkdir()
+        (folder / "1").touch()
+    export_triton(bundle(), tmp_path / "repository", name="net")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".repository.backup", "repository"]
