@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx.parser
+import onnx_graphsurgeon as gs
 
 from trtpost.graph.reading.model import normalized
 
@@ -46,6 +47,13 @@ def nhwc(classes: int = 4, tail: str = "out = Identity (logits)", out: str | Non
         out or f"float[1,8,12,{classes}] out",
         k=kernel(classes),
     )
+
+
+def ending(body: str, out: str, *, classes: int = 4, batch: str = "1", **weights: np.ndarray) -> gs.Variable:
+    """The output of a network that ends in `body`, after a convolution that gives `y` [1, 4, 8, 12]."""
+    weights["k"] = kernel(classes)
+    model = net(f"y = Conv (image, k)\n{body}", f"float[{batch},3,8,12] image", out, **weights)
+    return gs.import_onnx(model).outputs[0]
 
 
 def rescaled() -> onnx.ModelProto:

@@ -1,14 +1,18 @@
-"""What the searching modules ask of a graphsurgeon tensor."""
+"""Everything asked of graphsurgeon's tensors: shape, type and values, and the one way to walk from them to others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import TypeVar
 
 import numpy as np
 import onnx_graphsurgeon as gs
 from onnx_graphsurgeon.logger import G_LOGGER
 
 G_LOGGER.severity = G_LOGGER.CRITICAL  # its remarks on models are for its own developers
+
+T = TypeVar("T")
 
 
 def dims(value: gs.Tensor) -> tuple[int | str, ...]:
@@ -53,7 +57,7 @@ def constant_values(value: gs.Tensor) -> np.ndarray | None:
 
 def branches_of(tensor: gs.Tensor) -> list[gs.Tensor]:
     """What either branch of the If gives that makes a tensor; empty where no If does."""
-    node = tensor.inputs[0] if tensor.inputs else None
+    node = maker_of(tensor)
     if node is None or node.op != "If":
         return []
     at = next(index for index, output in enumerate(node.outputs) if output is tensor)
@@ -65,14 +69,52 @@ def listing(values: Iterable[gs.Tensor]) -> str:
     return ", ".join(f"'{one.name}' {dtype_name(one)} [{', '.join(map(str, dims(one)))}]" for one in values) or "none"
 
 
-def nodes_before(tensor: gs.Variable, follow: Callable[[gs.Node], Iterable[gs.Variable]]) -> Iterator[gs.Node]:
-    """The nodes that a tensor comes from; `follow` gives the inputs of one by which to go on."""
-    pending, seen = [tensor], set()
+def maker_of(tensor: gs.Tensor) -> gs.Node | None:
+    """The node that makes a tensor; None for inputs and weights."""
+    return tensor.inputs[0] if tensor.inputs else None
+
+
+def reached(starts: Iterable[T], onward: Callable[[T], Iterable[T]], key: Callable[[T], object] = id) -> Iterator[T]:
+    """The starts and all that is reached from them, each once, the nearest first.
+
+    Args:
+        starts: tensors, nodes, or names of them.
+        onward: gives the places next to one; asked only when the one after it is wanted.
+        key: tells places apart; `str` for names.
+    """
+    pending, seen = deque(starts), set[object]()
     while pending:
-        one = pending.pop()
-        if id(one) in seen or not one.inputs:
-            continue
-        seen.add(id(one))
-        node = one.inputs[0]
-        yield node
-        pending += follow(node)
+        place = pending.popleft()
+        if key(place) not in seen:
+            seen.add(key(place))
+            yield place
+            pending.extend(onward(place))
+
+
+def nodes_before(tensor: gs.Tensor, follow: Callable[[gs.Node], Iterable[gs.Tensor]]) -> Iterator[gs.Node]:
+    """The nodes that a tensor comes from; `follow` gives the inputs of one by which to go on."""
+    tensors = reached([tensor], lambda one: follow(one.inputs[0]) if one.inputs else [])
+    return (one.inputs[0] for one in tensors if one.inputs)
+
+
+def chain_before(tensor: gs.Tensor, ops: Collection[str]) -> list[gs.Node]:
+    """The nodes that a tensor comes from by their first inputs, the nearest first, back to one of another operator."""
+    nodes = nodes_before(tensor, lambda node: node.inputs[:1] if node.op in ops else [])
+    return [node for node in nodes if node.op in ops]
+
+
+def behind(tensor: gs.Variable, ops: Collection[str]) -> gs.Variable:
+    """The tensor that such a chain begins with; the tensor itself where no operator of these makes it."""
+    chain = chain_before(tensor, ops)
+    return chain[-1].inputs[0] if chain else tensor
+
+
+def depends_on(value: gs.Tensor, source: gs.Tensor) -> bool:
+    """True where the values of a tensor may be others for another image."""
+    if value is source:
+        return True
+    return any(
+        # what is used inside of a subgraph is not listed
+        any(one is source for one in node.inputs) or any(isinstance(one, gs.Graph) for one in node.attrs.values())
+        for node in nodes_before(value, lambda node: node.inputs)
+    )

@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 
 from trtpost.errors import ModelError, reason
+from trtpost.graph.head.layout import channel_axis
 from trtpost.graph.head.probe import run_on_zeros
 from trtpost.graph.precision.emulate import session
 from trtpost.spec import Layout
@@ -37,7 +38,7 @@ def refuse_size(model: onnx.ModelProto, source: str, layout: Layout, size: tuple
     shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
     start = 1 if layout == "NHWC" else 2
     known = shape[start], shape[start + 1]
-    if all(known) or not shape[3 if layout == "NHWC" else 1] or len(model.graph.input) > 1:
+    if all(known) or not shape[channel_axis(layout)] or len(model.graph.input) > 1:
         return
     dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
     try:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import difflib
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-import numpy as np
 import onnx
 import onnx_graphsurgeon as gs
 
 from trtpost.errors import ModelError
 from trtpost.graph.head import class_ids, warnings
-from trtpost.graph.head import ending as heads
+from trtpost.graph.head.contents import are_independent, are_labels, head_of, label_count, limits_of
+from trtpost.graph.head.image_input import ImageInput, expected_range, image_input, image_tensor
 from trtpost.graph.head.layout import channel_axis, input_layout, layout_or_ask
-from trtpost.graph.head.outputs import depends_on, segmentation_output
-from trtpost.graph.head.unflatten import Unfolded, unfolded
-from trtpost.graph.walks import constant_values, dims, dtype_name, is_constant, listing, number
+from trtpost.graph.head.needless import Start, start_before
+from trtpost.graph.head.outputs import segmentation_output, tensor_named
+from trtpost.graph.head.refusals import refuse_lone_softmax, refuse_no_mask, refuse_other_batch
+from trtpost.graph.head.unflatten import unfolded
+from trtpost.graph.walks import dims, dtype_name, number
 from trtpost.spec import Ending, Head, Layout, Located
-
-_IMAGE_DTYPES = ("float16", "float32", "uint8")
 
 
 def locate(
@@ -44,136 +44,26 @@ def locate(
         ModelError: nothing fits, or several outputs do; the message lists them and names the flag.
     """
     graph = gs.import_onnx(model)
-    named = _tensor(graph, logits) if logits is not None else None
-    source = _image_input(graph, named)
-    source_layout = input_layout(source)
-    shape = dims(source)
-    height, width, channels = shape[1:] if source_layout == "NHWC" else (shape[2], shape[3], shape[1])
-    size = (number(height), number(width))
-    if channels not in (1, 3):
-        raise ModelError(
-            f"input '{source.name}' {list(shape)} has {channels} channels in layout {source_layout}: "
-            "trtpost takes networks of 1 or 3, fixed in the model"
-        )
-
+    named = tensor_named(graph, logits) if logits is not None else None
+    image = image_input(graph, named)
     if named is not None:
-        output = tensor = named
-        dropped: tuple[str, ...] = ()
+        output, start = named, Start(named, layout)
     else:
-        output = segmentation_output(graph, source, size)
-        tensor, layout, dropped = _start(output, head, layout, size, before_argmax=before_argmax)
-        _image_input(graph, tensor)
-    _check_meaning(tensor, source, head)
-    view = _unfolded(tensor, head, layout, size, guess=logits is not None)
-    tensor_shape = view.shape if view is not None else dims(tensor)
-    found_head = _head(tensor, layout, size) if head is None else "argmax" if head == "multilabel" else head
-    column = view is None and found_head == "labels" and _ends_in_one(tensor_shape, shape[0])
-    if column:
-        tensor_shape = (1, *tensor_shape[:2])
-    _refuse_other_batch(tensor, tensor_shape, shape[0])
-    found_layout, classes = _channels(tensor, tensor_shape, found_head, view.layout if view else layout, size)
-    multilabel = head == "multilabel" and classes > 1
-    if head == "multilabel" and not multilabel:
-        found_head, classes = "threshold", 2
-    if found_head == "argmax" and classes == 1:
-        raise ModelError(
-            f"tensor '{tensor.name}' has one channel, and the ArgMax of one is 0 everywhere: leave out --head argmax"
-        )
-    if found_head == "threshold":
-        heads.refuse_lone_softmax(tensor)
-    is_threshold = multilabel or found_head == "threshold"
-    unlike_float32 = warnings.precision_doubt(tensor) if found_head != "labels" else None
-    inside = unlike_float32 is not None and found_head == "argmax" and not multilabel and not before_argmax
-    questions = [
-        class_ids.narrowed(tensor) if found_head == "labels" else None if inside else unlike_float32,
-        warnings.threshold_doubt(tensor) if is_threshold and threshold is None else None,
-        warnings.resolutions_doubt(output, graph.outputs) if logits is None else None,
-    ]
-    located = Located(
-        input=source.name,
-        input_layout=source_layout,
-        input_dtype=dtype_name(source),
-        input_size=size,
-        input_channels=number(channels),
-        batch=number(shape[0]) or (1 if len(tensor_shape) == 2 else number(tensor_shape[0])),
-        expects=_expected_range(source),
-        output=output.name,
-        logits=tensor.name,
-        layout=found_layout,
-        head=found_head,
-        classes=classes,
-        shape=tensor_shape,
-        dtype=dtype_name(tensor),
-        dropped=dropped,
-        others=tuple(value.name for value in graph.outputs if value.name != output.name),
-        is_flat=view is not None or column,
-        is_compared_inside=inside,
-        limits=heads.limits_of(tensor) if is_threshold else None,
-        independent=found_head == "argmax" and "ArgMax" not in dropped and heads.are_independent(output),
+        output = segmentation_output(graph, image.tensor, image.size)
+        start = start_before(output, image.size, head=head, layout=layout, before_argmax=before_argmax)
+        image_tensor(graph, start.tensor)
+    refuse_no_mask(start.tensor, image.tensor, head)
+    meaning = _meaning(start, image, head, guess=named is not None)
+    located = _located(image, start, meaning, output, graph.outputs, threshold)
+    if meaning.head == "argmax" and not meaning.is_multilabel and not before_argmax:
+        located = replace(located, is_compared_inside=warnings.precision_doubt(start.tensor) is not None)
+    doubts = (
+        _doubt_of_values(located, start.tensor),
+        warnings.threshold_doubt(start.tensor) if meaning.has_threshold and threshold is None else None,
+        warnings.resolutions_doubt(output, graph.outputs) if named is None else None,
+        _doubt_of_classes(located, start.tensor) if head is None else None,
     )
-    if head is None and found_head == "argmax":
-        questions.append(
-            warnings.picture_doubt(tensor, classes, located.input_channels, located.logits_size, located.input_size)
-        )
-    located = replace(located, doubts=tuple(one for one in questions if one is not None))
-    if not multilabel:
-        return located
-    background = located.threshold if threshold is None else threshold
-    return replace(located, classes=classes + 1, background=background)
-
-
-def _check_meaning(tensor: gs.Variable, source: gs.Variable, head: Ending | None) -> None:
-    """Refuse what is no mask, whatever its shape, and what is another one than the user says.
-
-    Raises:
-        ModelError: it is; the message says what to take instead.
-    """
-    if not depends_on(tensor, source):
-        raise ModelError(f"tensor '{tensor.name}' is the same for every image: name another with --logits")
-    batch, shape = dims(source)[0], dims(tensor)
-    if len(shape) == 4 and batch == 1 and isinstance(shape[0], int) and shape[0] > 1:
-        raise ModelError(
-            f"tensor '{tensor.name}' {list(shape)} holds {shape[0]} masks of one image, as of networks that give each "
-            "object its own, and trtpost gives one: name a tensor of four dimensions that begin with 1 with --logits"
-        )
-    class_ids.refuse_what_ids_became(tensor, head=head)
-    if head in ("argmax", "multilabel") and heads.are_one_label_a_pixel(tensor):
-        raise ModelError(
-            f"tensor '{tensor.name}' holds class ids, one for each pixel, so --head {head} cannot be: leave it out, or "
-            "name the scores that they were made from with --logits"
-        )
-    if head == "labels" and heads.are_fractions(tensor):
-        raise ModelError(
-            f"tensor '{tensor.name}' holds values between 0 and 1, and no class ids, so --head labels cannot be: leave "
-            "it out, or say --head threshold"
-        )
-    heads.refuse_lone_argmax(tensor)
-    if head is None:
-        class_ids.refuse_unknown_integers(tensor)
-
-
-def _ends_in_one(shape: tuple[int | str, ...], batch: int | str) -> bool:
-    """True for labels [h, w, 1]: of one photo, with a last axis for the class id."""
-    return len(shape) == 3 and shape[2] == 1 and 1 not in shape[:2] and shape[0] != batch and number(batch) in (0, 1)
-
-
-def _refuse_other_batch(tensor: gs.Variable, shape: tuple[int | str, ...], batch: int | str) -> None:
-    """Refuse what has not one entry for each photo.
-
-    Raises:
-        ModelError: it has not.
-    """
-    shown = f"tensor '{tensor.name}' {list(dims(tensor))}"
-    if len(shape) == 2 and shape[0] == batch and batch != 1:
-        raise ModelError(
-            f"{shown} has a row of values for each photo of the batch, and no rows and columns of pixels: name another "
-            "with --logits"
-        )
-    if len(shape) > 2 and isinstance(shape[0], int) and isinstance(batch, int) and shape[0] != batch:
-        raise ModelError(
-            f"{shown} has {shape[0]} entries, but the input holds {batch} photo{'s' * (batch != 1)}: name a tensor "
-            "with one entry a photo with --logits"
-        )
+    return replace(located, doubts=tuple(one for one in doubts if one is not None))
 
 
 def input_of(model: onnx.ModelProto, logits: str | None = None) -> tuple[str, Layout]:
@@ -183,103 +73,65 @@ def input_of(model: onnx.ModelProto, logits: str | None = None) -> tuple[str, La
         ModelError: there is none, or more than one.
     """
     graph = gs.import_onnx(model)
-    source = _image_input(graph, _tensor(graph, logits) if logits is not None else None)
+    source = image_tensor(graph, tensor_named(graph, logits) if logits is not None else None)
     return source.name, input_layout(source)
 
 
-def _image_input(graph: gs.Graph, tensor: gs.Variable | None) -> gs.Variable:
-    """The one image among the inputs; the only one that `tensor` needs, where that is given."""
-    inputs = [value for value in graph.inputs if tensor is None or depends_on(tensor, value)] or graph.inputs
-    fitting = [value for value in inputs if len(dims(value)) == 4 and dtype_name(value) in _IMAGE_DTYPES]
-    if len(fitting) == 1 and (tensor is None or len(inputs) == 1):
-        return fitting[0]
-    if not fitting:
-        raise ModelError(
-            f"the model has no image input: it needs one of four dimensions and type {', '.join(_IMAGE_DTYPES)}, "
-            f"but has {listing(inputs)}"
-        )
-    raise ModelError(
-        f"the model has {len(inputs)} inputs, {listing(inputs)}: trtpost takes networks with one image input; make the "
-        "others constants before the export, or name a tensor that needs the image alone with --logits"
-    )
+@dataclass(frozen=True)
+class _Meaning:
+    """What a tensor holds, and what makes a mask of it.
 
-
-def _expected_range(source: gs.Variable) -> str:
-    """`pixels`, `unit` or nothing: which input the constants of the first arithmetic turn into about -3..3.
-
-    The input that becomes 0, and how far 255 is from it, tell means and deviations of pixels from those of 0..1.
+    Attributes:
+        shape: that the tensor has, or, where `is_flat`, is meant to have.
+        layout, head, classes: as in `Post`.
+        is_flat: the tensor has other axes than `shape`.
+        is_multilabel: one of the classes must exceed a threshold, else the pixel is background.
     """
-    tensor, gain, offset, found = source, 1.0, 0.0, False
-    for _ in range(16):
-        node = tensor.outputs[0] if len(tensor.outputs) == 1 else None
-        if node is None or not node.outputs:
-            break
-        if node.op in ("Sub", "Mul", "Div", "Add"):
-            constant = next((constant_values(value) for value in node.inputs if is_constant(value)), None)
-            if constant is None or constant.dtype.kind not in "fiu" or is_constant(node.inputs[0]):
-                break
-            value, found = float(np.mean(constant)), True
-            if node.op in ("Sub", "Add"):
-                offset += value if node.op == "Add" else -value
-            else:
-                factor = value if node.op == "Mul" else 1 / value if value else 0.0
-                gain, offset = gain * factor, offset * factor
-        elif node.op not in ("Cast", "Transpose", "Identity", "Gather", "Resize", "Slice"):
-            break
-        tensor = node.outputs[0]
-    if not found or not gain:
-        return ""
-    centre = -offset / gain
-    return "pixels" if abs(255 * gain) <= 20 or abs(centre) > 2 else "unit"
+
+    shape: tuple[int | str, ...]
+    layout: Layout
+    head: Head
+    classes: int
+    is_flat: bool
+    is_multilabel: bool
+
+    @property
+    def has_threshold(self) -> bool:
+        """True where scores have to exceed a value."""
+        return self.head == "threshold" or self.is_multilabel
 
 
-def _start(
-    output: gs.Variable,
-    head: Ending | None,
-    layout: Layout | None,
-    input_size: tuple[int, int],
-    *,
-    before_argmax: bool,
-) -> tuple[gs.Variable, Layout | None, tuple[str, ...]]:
-    """What the post-processing takes, its layout where that is known, and the ops between it and `output`."""
-    if before_argmax or head == "multilabel":
-        before = heads.logits_before_argmax(output, input_size)
-        if before is not None:
-            tensor, axis_layout = before
-            more: tuple[str, ...] = ()
-            if head != "multilabel":
-                tensor, more = heads.before_needless(tensor, layout, input_size)
-            return tensor, layout or (axis_layout if not more else None), ("ArgMax", *more)
-    found = head or _head(output, layout, input_size)
-    if found == "labels":
-        tensor, dropped = heads.before_interpolation(output)
-        tensor, more = heads.before_retyping(tensor)
-        return tensor, layout, dropped + more
-    if found == "argmax":
-        tensor, dropped = heads.before_needless(output, layout, input_size)
-    else:
-        tensor, dropped = heads.before_quantization(output)
-    return tensor, layout, dropped
+def _meaning(start: Start, image: ImageInput, head: Ending | None, *, guess: bool) -> _Meaning:
+    """What a tensor means by its shape and values, and by what the user says of its head.
+
+    Raises:
+        ModelError: shape and head do not fit together.
+    """
+    tensor, size = start.tensor, image.size
+    labels = head == "labels" or (head is None and are_labels(tensor))
+    view = unfolded(tensor, size, labels=labels, layout=start.layout, guess=guess)
+    shape, known = (view.shape, view.layout) if view is not None else (dims(tensor), start.layout)
+    found: Head = "argmax" if head == "multilabel" else head or head_of(tensor, start.layout, size)
+    column = view is None and found == "labels" and _ends_in_one(shape, image.batch)
+    if column:
+        shape = (1, *shape[:2])
+    refuse_other_batch(tensor, shape, image.batch)
+    layout, classes = _channels(tensor, shape, found, known, size)
+    if head == "multilabel" and classes < 2:
+        found, classes = "threshold", 2
+    if found == "argmax" and classes == 1:
+        raise ModelError(
+            f"tensor '{tensor.name}' has one channel, and the ArgMax of one is 0 everywhere: leave out --head argmax"
+        )
+    if found == "threshold":
+        refuse_lone_softmax(tensor)
+    is_multilabel = head == "multilabel" and found == "argmax"
+    return _Meaning(shape, layout, found, classes, view is not None or column, is_multilabel)
 
 
-def _unfolded(
-    tensor: gs.Variable, head: Ending | None, layout: Layout | None, input_size: tuple[int, int], *, guess: bool
-) -> Unfolded | None:
-    labels = head == "labels" or (head is None and heads.are_labels(tensor))
-    return unfolded(tensor, input_size, labels=labels, layout=layout, guess=guess)
-
-
-def _head(tensor: gs.Variable, layout: Layout | None, input_size: tuple[int, int]) -> Head:
-    shape = dims(tensor)
-    if heads.are_one_label_a_pixel(tensor):
-        return "labels"
-    view = unfolded(tensor, input_size, layout=layout, guess=True)
-    channels: int | str = 0
-    if view is not None:
-        channels = view.classes
-    elif len(shape) == 4:
-        channels = shape[channel_axis(layout_or_ask(tensor, layout, input_size))]
-    return "threshold" if channels == 1 else "argmax"
+def _ends_in_one(shape: tuple[int | str, ...], batch: int | str) -> bool:
+    """True for labels [h, w, 1]: of one photo, with a last axis for the class id."""
+    return len(shape) == 3 and shape[2] == 1 and 1 not in shape[:2] and shape[0] != batch and number(batch) in (0, 1)
 
 
 def _channels(
@@ -294,7 +146,7 @@ def _channels(
     if head == "labels":
         if len(shape) not in (2, 3, 4) or (len(shape) == 4 and 1 not in (shape[1], shape[3])):
             raise ModelError(f"{shown} cannot be labels: they have a row and a column axis, and no classes")
-        return "NCHW", heads.label_count(tensor)
+        return "NCHW", label_count(tensor)
     if len(shape) != 4:
         raise ModelError(
             f"{shown} has {len(shape)} dimensions: logits need four (batch, height, width and classes, in either "
@@ -309,16 +161,53 @@ def _channels(
     return found, 2 if head == "threshold" else channels
 
 
-def _tensor(graph: gs.Graph, name: str) -> gs.Variable:
-    if any(value.name == name for value in graph.inputs):
-        raise ModelError(f"'{name}' (--logits) is an input of the model: name a tensor that the network computes")
-    tensors = {key: value for key, value in graph.tensors().items() if isinstance(value, gs.Variable) and value.inputs}
-    tensor = tensors.get(name) or tensors.get(name + ":0") or tensors.get(name.removesuffix(":0"))
-    if tensor is None:
-        close = difflib.get_close_matches(name, tensors, 3) or [value.name for value in graph.outputs]
-        raise ModelError(
-            f"the model has no tensor '{name}' (--logits); did you mean {' or '.join(repr(one) for one in close)}?"
-        )
-    if tensor.dtype is None or tensor.shape is None:
-        raise ModelError(f"type and shape of tensor '{name}' cannot be inferred: name another with --logits")
-    return tensor
+def _located(
+    image: ImageInput,
+    start: Start,
+    meaning: _Meaning,
+    output: gs.Variable,
+    outputs: Sequence[gs.Variable],
+    threshold: float | None,
+) -> Located:
+    """All of it as one record, without the doubts."""
+    tensor, shape = start.tensor, meaning.shape
+    located = Located(
+        input=image.tensor.name,
+        input_layout=image.layout,
+        input_dtype=dtype_name(image.tensor),
+        input_size=image.size,
+        input_channels=image.channels,
+        batch=number(image.batch) or (1 if len(shape) == 2 else number(shape[0])),
+        expects=expected_range(image.tensor),
+        output=output.name,
+        logits=tensor.name,
+        layout=meaning.layout,
+        head=meaning.head,
+        classes=meaning.classes,
+        shape=shape,
+        dtype=dtype_name(tensor),
+        dropped=start.dropped,
+        others=tuple(value.name for value in outputs if value.name != output.name),
+        is_flat=meaning.is_flat,
+        limits=limits_of(tensor) if meaning.has_threshold else None,
+        independent=meaning.head == "argmax" and "ArgMax" not in start.dropped and are_independent(output),
+    )
+    if not meaning.is_multilabel:
+        return located
+    background = located.threshold if threshold is None else threshold
+    return replace(located, classes=meaning.classes + 1, background=background)
+
+
+def _doubt_of_values(located: Located, tensor: gs.Variable) -> str | None:
+    """Whether ids have become others, or scores need more than float32 tells apart."""
+    if located.head == "labels":
+        return class_ids.narrowed(tensor)
+    return None if located.is_compared_inside else warnings.precision_doubt(tensor)
+
+
+def _doubt_of_classes(located: Located, tensor: gs.Variable) -> str | None:
+    """Whether classes may be the colours of a picture."""
+    if located.head != "argmax":
+        return None
+    sizes = located.logits_size, located.input_size
+    return warnings.picture_doubt(tensor, located.classes, located.input_channels, *sizes)

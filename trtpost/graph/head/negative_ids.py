@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import onnx_graphsurgeon as gs
 
-from trtpost.graph.head.ending import argmax_before
+from trtpost.graph.head.contents import argmax_before
 from trtpost.graph.walks import constant_values, dtype_name
 
 IGNORED = 255

@@ -1,17 +1,18 @@
-"""Which output of a network is the mask's."""
+"""Which output of a network is the mask's, or which tensor, where the user names one."""
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 
 import onnx_graphsurgeon as gs
 
 from trtpost.errors import ModelError
-from trtpost.graph.head.ending import LABEL_OPS, RETYPING_OPS, are_labels, argmax_before
-from trtpost.graph.head.layout import layout_of
+from trtpost.graph.head.contents import LABEL_OPS, RETYPING_OPS, are_labels, argmax_before
+from trtpost.graph.head.refusals import refuse_detector
 from trtpost.graph.head.unflatten import unfolded
-from trtpost.graph.walks import dims, is_whole, listing, nodes_before, number
+from trtpost.graph.walks import behind, chain_before, depends_on, dims, is_whole, listing, nodes_before, number
 
 _AUXILIARY = re.compile(r"(^|[^a-z])(aux|auxiliary|deep_?supervision)", re.IGNORECASE)
 
@@ -48,25 +49,28 @@ def segmentation_output(graph: gs.Graph, source: gs.Variable, input_size: tuple[
         raise ModelError(
             f"several outputs may be the segmentation head: {listing(candidates)}; choose one with --logits NAME"
         )
-    _refuse_detector(candidates[0], graph, input_size)
+    refuse_detector(candidates[0], graph, input_size)
     return candidates[0]
 
 
-def depends_on(value: gs.Variable, source: gs.Variable) -> bool:
-    """False of what is the same for every image."""
-    pending, seen = [value], set()
-    while pending:
-        tensor = pending.pop()
-        if tensor is source:
-            return True
-        if id(tensor) in seen or not tensor.inputs:
-            continue
-        seen.add(id(tensor))
-        node = tensor.inputs[0]
-        if any(isinstance(one, gs.Graph) for one in node.attrs.values()):
-            return True  # what is used inside is not listed
-        pending += node.inputs
-    return False
+def tensor_named(graph: gs.Graph, name: str) -> gs.Variable:
+    """The tensor that `--logits` names, also with or without the `:0` of TensorFlow.
+
+    Raises:
+        ModelError: there is none that the network computes, or nothing is known of it; the message names others.
+    """
+    if any(value.name == name for value in graph.inputs):
+        raise ModelError(f"'{name}' (--logits) is an input of the model: name a tensor that the network computes")
+    tensors = {key: value for key, value in graph.tensors().items() if isinstance(value, gs.Variable) and value.inputs}
+    tensor = tensors.get(name) or tensors.get(name + ":0") or tensors.get(name.removesuffix(":0"))
+    if tensor is None:
+        close = difflib.get_close_matches(name, tensors, 3) or [value.name for value in graph.outputs]
+        raise ModelError(
+            f"the model has no tensor '{name}' (--logits); did you mean {' or '.join(repr(one) for one in close)}?"
+        )
+    if tensor.dtype is None or tensor.shape is None:
+        raise ModelError(f"type and shape of tensor '{name}' cannot be inferred: name another with --logits")
+    return tensor
 
 
 def _lists_places(value: gs.Variable) -> bool:
@@ -92,36 +96,6 @@ def _may_be_mask(value: gs.Variable, source: gs.Variable) -> bool:
     return sum(not isinstance(dim, int) or dim > 1 for dim in shape[has_batch:]) >= 2
 
 
-def _refuse_detector(chosen: gs.Variable, graph: gs.Graph, input_size: tuple[int, int]) -> None:
-    """Refuse masks of objects: prototypes beside boxes and coefficients, queries beside their classes, ids of boxes.
-
-    Raises:
-        ModelError: another output lists objects, with a number for each channel of `chosen`.
-    """
-    shape = [number(dim) for dim in dims(chosen)]
-    labels = are_labels(chosen)
-    for other in graph.outputs:
-        axes = [number(dim) for dim in dims(other)]
-        if other is chosen or len(axes) != 3 or is_whole(other):
-            continue
-        if labels:
-            fits = len(shape) == 2 and shape[1] > 1 and sorted(axes[1:]) == sorted((4, shape[1]))
-        else:
-            layout = layout_of(chosen, input_size)
-            plane = shape[1:3] if layout == "NHWC" else shape[2:]
-            channels = shape[3] if layout == "NHWC" else shape[1]
-            pixels = math.prod(plane)
-            lists = axes[1:] != plane and pixels not in axes[1:]  # rows and columns are no objects
-            lists = lists or (axes[2] == pixels and axes[1] > channels + 4)
-            fits = len(shape) == 4 and lists and any(one == channels > 1 or one > channels + 4 > 5 for one in axes[1:])
-        if fits:
-            raise ModelError(
-                f"output {listing([chosen])} stands beside {listing([other])}, as of networks that detect objects and "
-                "then give each a mask of its own, which trtpost does not put together; if it does hold the classes "
-                f"of pixels, say --logits '{chosen.name}'"
-            )
-
-
 def _is_flattened(value: gs.Variable, input_size: tuple[int, int]) -> bool:
     try:
         return unfolded(value, input_size, labels=are_labels(value)) is not None
@@ -133,10 +107,7 @@ def _without_copies(candidates: list[gs.Variable]) -> list[gs.Variable]:
     """Of outputs that are one tensor under several names, the first."""
     first: dict[int, gs.Variable] = {}
     for value in candidates:
-        tensor = value
-        while tensor.inputs and tensor.inputs[0].op == "Identity":
-            tensor = tensor.inputs[0].inputs[0]
-        first.setdefault(id(tensor), value)
+        first.setdefault(id(behind(value, ("Identity",))), value)
     return list(first.values())
 
 
@@ -147,15 +118,8 @@ def _without_auxiliary(candidates: list[gs.Variable]) -> list[gs.Variable]:
 def _without_descendants(candidates: list[gs.Variable]) -> list[gs.Variable]:
     """Of logits and the Softmax or ArgMax of the same logits, keep the first, which hold the most."""
     known = {id(value) for value in candidates}
-    kept = []
-    for value in candidates:
-        tensor, descends = value, False
-        while tensor.inputs and tensor.inputs[0].op in RETYPING_OPS | {"Softmax", "Sigmoid", "ArgMax", "Transpose"}:
-            tensor = tensor.inputs[0].inputs[0]
-            descends = descends or id(tensor) in known
-        if not descends:
-            kept.append(value)
-    return kept
+    ops = RETYPING_OPS | {"Softmax", "Sigmoid", "ArgMax", "Transpose"}
+    return [value for value in candidates if not any(id(one.inputs[0]) in known for one in chain_before(value, ops))]
 
 
 def _without_confidences(candidates: list[gs.Variable]) -> list[gs.Variable]:

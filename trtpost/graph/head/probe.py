@@ -6,6 +6,7 @@ exporters write around a `squeeze` looks at sizes alone.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -17,15 +18,16 @@ from numpy.typing import NDArray
 from trtpost.errors import ModelError
 from trtpost.graph.precision.emulate import session, with_outputs
 from trtpost.graph.proto import attributes_of, part_of, rename_inside, used_by
+from trtpost.graph.walks import reached
 
 PATIENCE = 120.0
 """Seconds that a run on zeros may take; a network of a second for a photo is slow."""
 
 _NESTED = 8
-"""An If in an If, and so on."""
+"""How deep an If in an If is looked into."""
 
 _NEAR = 96
-"""Nodes before the outputs whose results are asked for: a head has fewer."""
+"""Tensors before the outputs that are asked for: a head has fewer."""
 
 
 def run_on_zeros(runner: Any, names: Sequence[str] | None, feeds: dict[str, NDArray[Any]]) -> list[Any]:
@@ -127,27 +129,17 @@ def _unknown_before(model: onnx.ModelProto, ends: list[str]) -> list[str]:
     graph = model.graph
     known = {value.name for value in (*graph.value_info, *graph.output, *graph.input) if _is_known(value)}
     known |= {one.name for one in graph.initializer}
-    made = {name: node for node in graph.node for name in node.output if name}
-    pending, seen, unknown = list(dict.fromkeys(ends)), set[str](), []
-    while pending and len(seen) < _NEAR:
-        name = pending.pop(0)
-        if name in seen or name not in made or made[name].op_type == "Constant":
-            continue
-        seen.add(name)
-        if name not in known:
-            unknown.append(name)
-        pending += made[name].input
-    return unknown
+    made = {name: node for node in graph.node if node.op_type != "Constant" for name in node.output if name}
+    names = reached(ends, lambda name: made[name].input if name in made else [], key=str)
+    near = itertools.islice((name for name in names if name in made), _NEAR)
+    return [name for name in near if name not in known]
 
 
 def _is_known(value: onnx.ValueInfoProto) -> bool:
+    if not value.type.HasField("tensor_type"):
+        return value.type.WhichOneof("value") is not None  # a sequence has no shape
     kind = value.type.tensor_type
-    return (
-        (
-            not value.type.HasField("tensor_type") and bool(value.type.WhichOneof("value"))  # a sequence has no shape
-        )
-        or (kind.HasField("shape") and all(dim.dim_value > 0 for dim in kind.shape.dim[1:]))
-    )
+    return kind.HasField("shape") and all(dim.dim_value > 0 for dim in kind.shape.dim[1:])
 
 
 def _with_shapes(model: onnx.ModelProto, names: list[str], results: list[list[Any]]) -> onnx.ModelProto:
