@@ -49,10 +49,10 @@ def nhwc(classes: int = 4, tail: str = "out = Identity (logits)", out: str | Non
     )
 
 
-def ending(body: str, out: str, *, classes: int = 4, batch: str = "1", **weights: np.ndarray) -> gs.Variable:
+def ending(body: str, out: str, *, classes: int = 4, opset: int = 17, **weights: np.ndarray) -> gs.Variable:
     """The output of a network that ends in `body`, after a convolution that gives `y` [1, 4, 8, 12]."""
     weights["k"] = kernel(classes)
-    model = net(f"y = Conv (image, k)\n{body}", f"float[{batch},3,8,12] image", out, **weights)
+    model = net(f"y = Conv (image, k)\n{body}", "float[1,3,8,12] image", out, opset=opset, **weights)
     return gs.import_onnx(model).outputs[0]
 
 
