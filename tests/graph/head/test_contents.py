@@ -45,6 +45,7 @@ def test_the_argmax_that_labels_come_from(body, out, op):
         ("out = Cast <to = 2> (y)", "uint8[1,4,8,12] out", False),  # levels
         ("out = QuantizeLinear (y, two, zero)", "uint8[1,4,8,12] out", False),
         ("q = QuantizeLinear (y, two, zero)\n out = Reshape (q, shape)", "uint8[1,4,96] out", False),
+        ("q = QuantizeLinear (y, two, zero)\n out = MaxPool <kernel_shape = [1, 1]> (q)", "uint8[1,4,8,12] out", False),
         ("out = Round (y)", SCORES, False),
     ],
 )
@@ -96,6 +97,7 @@ def test_scores(body, fractions, limits, independent):
     ("body", "out", "classes", "layout", "head"),
     [
         ("out = Identity (y)", SCORES, 4, None, "argmax"),
+        ("out = Identity (y)", "float[1,2,8,12] out", 2, None, "argmax"),
         ("out = Identity (y)", "float[1,1,8,12] out", 1, None, "threshold"),
         ("out = Identity (y)", "float[1,1,8,12] out", 1, "NHWC", "argmax"),  # of twelve
         ("out = Transpose <perm = [0, 2, 3, 1]> (y)", "float[1,8,12,1] out", 1, None, "threshold"),

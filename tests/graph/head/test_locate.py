@@ -101,6 +101,27 @@ def test_photos_at_once(batch, expected):
 
 
 @pytest.mark.parametrize(
+    ("body", "out", "batch", "expected"),
+    [
+        ("out = Gather (i, zero)", "int64[8,12] out", "N", ((8, 12), 1)),  # a mask of one photo
+        ("out = Gather <axis = 2> (i, zeros)", "int64[N,8,1] out", "N", (("N", 8, 1), 0)),  # one column of each
+    ],
+)
+def test_labels_of_a_dynamic_batch(body, out, batch, expected):
+    model = ends_in(ARGMAX + body, out, batch=batch, zero=np.array(0), zeros=np.array([0]))
+    found = locate(model, logits="out")
+    assert (found.shape, found.batch) == expected
+
+
+def test_labels_of_one_column_are_of_one_photo():
+    model = ends_in(
+        f"{ARGMAX} out = Reshape (i, column)", "int64[16,12,1] out", batch="2", column=np.array([16, 12, 1])
+    )
+    with pytest.raises(ModelError, match="has 16 entries, but the input holds 2 photos"):
+        locate(model, logits="out")
+
+
+@pytest.mark.parametrize(
     ("classes", "asked", "expected"),
     [
         (4, {}, ("argmax", 4, None, None)),
@@ -156,3 +177,26 @@ def test_input_of_the_tensor_that_is_named():
     assert input_of(model, "a") == ("image", "NCHW")
     with pytest.raises(ModelError, match="the model has 2 inputs"):
         input_of(model)
+
+
+def test_a_second_input_that_is_no_image():
+    body = "y = Conv (image, k)\n out = Add (y, extra)"
+    model = net(body, "float[1,3,8,12] image, float[4,1,1] extra", "float[1,4,8,12] out", k=kernel(4))
+    with pytest.raises(ModelError, match="the model has 2 inputs"):
+        locate(model)
+
+
+@pytest.mark.parametrize(("asked", "doubts"), [({}, 1), ({"head": "argmax"}, 0), ({"logits": "out"}, 1)])
+def test_classes_that_may_be_colours(asked, doubts):
+    model = ends_in("out = Add (y, image)", "float[1,3,8,12] out", classes=3)
+    assert ["looks like a picture" in one for one in locate(model, **asked).doubts] == [True] * doubts
+
+
+@pytest.mark.parametrize(("asked", "doubts"), [({}, 1), ({"head": "argmax"}, 1), ({"logits": "y"}, 0)])
+def test_the_finest_of_several_resolutions(asked, doubts):
+    pool = "AveragePool <kernel_shape = [{0}, {0}], strides = [{0}, {0}]> (y)"
+    model = ends_in(
+        f"half = {pool.format(2)}\n quarter = {pool.format(4)}",
+        "float[1,4,8,12] y, float[1,4,4,6] half, float[1,4,2,3] quarter",
+    )
+    assert ["the finest of 3 outputs" in one for one in locate(model, **asked).doubts] == [True] * doubts

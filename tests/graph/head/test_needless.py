@@ -36,11 +36,16 @@ def started(out, **asked):
         ("out = Transpose <perm = [0, 3, 2, 1]> (y)", "float[1,12,8,4] out", ("out", ())),  # the image on its side
         ("out = Transpose (y)", "float[12,8,4,1] out", ("out", ())),  # all axes turned round
         (f"{NHWC} out = Reshape (t, flat)", "float[1,96,4] out", ("y", ("Reshape", "Transpose"))),
+        (
+            "f = Reshape (y, rows)\n out = Transpose <perm = [0, 2, 1]> (f)",
+            "float[1,96,4] out",
+            ("y", ("Transpose", "Reshape")),
+        ),
         ("out = QuantizeLinear (y, scale)", "uint8[1,4,8,12] out", ("y", ("QuantizeLinear",))),
     ],
 )
 def test_what_argmax_makes_needless(body, out, expected):
-    tensor = ending(body, out, flat=np.array([1, 96, 4]), scale=np.float32(1))
+    tensor = ending(body, out, flat=np.array([1, 96, 4]), rows=np.array([1, 4, 96]), scale=np.float32(1))
     assert started(tensor, head="argmax") == (expected[0], None, expected[1])
 
 
@@ -87,10 +92,11 @@ def test_scores_of_one_channel_are_kept(body, out, expected):
         ("out = Cast <to = 9> (i)", "bool[1,1,8,12] out", ("out", ())),  # ids would be others
         ("s = Squeeze (i, axis)\n out = Cast <to = 1> (s)", "float[1,8,12] out", ("i", ("Cast", "Squeeze"))),
         ("out = Transpose <perm = [0, 2, 3, 1]> (i)", "int64[1,8,12,1] out", ("out", ())),
+        ("f = Cast <to = 1> (i)\n m = Mul (f, two)\n out = Cast <to = 6> (m)", "int32[1,1,8,12] out", ("out", ())),
     ],
 )
 def test_class_ids_before_their_last_type(body, out, expected):
-    tensor = ending(ARGMAX + body, out, axis=np.array([1]))
+    tensor = ending(ARGMAX + body, out, axis=np.array([1]), two=np.float32(2))
     assert started(tensor) == (expected[0], None, expected[1])
 
 
@@ -109,6 +115,10 @@ FLOATS = f"{ARGMAX} f = Cast <to = 1> (i)\n"
     [
         (f'{FLOATS} out = Resize <mode = "linear"> (f, , twice)', ("i", ("Resize", "Cast"))),
         (f'{FLOATS} r = Resize <mode = "linear"> (f, , twice)\n out = Round (r)', ("i", ("Round", "Resize", "Cast"))),
+        (
+            f'{FLOATS} r = Resize <mode = "linear"> (f, , twice)\n out = Resize (r, , once)',
+            ("i", ("Resize", "Resize", "Cast")),
+        ),
         (f"{FLOATS} out = Resize (f, , twice)", ("out", ())),  # nearest, where no mode is said
         (
             f'{FLOATS} r = Resize <mode = "linear"> (f, , twice)\n out = Resize <mode = "cubic"> (r, , once)',
@@ -146,6 +156,10 @@ def test_interpolated_class_ids_that_are_moved_are_refused():
 def test_logits_before_argmax(body, out, expected):
     tensor = ending(body, out, pixels=np.array([1, 96]), turned=np.array([1, 12, 8]))
     assert started(tensor, before_argmax=True) == expected
+
+
+def test_a_sigmoid_of_one_channel_is_not_needless():
+    assert started(ending("out = Sigmoid (y)", "float[1,1,8,12] out", classes=1), head="argmax") == ("out", None, ())
 
 
 def test_multilabel_keeps_the_sigmoid():

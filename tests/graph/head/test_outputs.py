@@ -102,11 +102,14 @@ def test_the_finest_of_heads_that_are_alike(shapes, name):
             chosen(graph)
 
 
-@pytest.mark.parametrize(("batch", "fits"), [("1", True), ("8", False), ("N", False)])
-def test_known_batch_axes_are_no_rows(batch, fits):
-    """Class ids [8, 12]: a mask of one photo, and a row of numbers for each of eight."""
+@pytest.mark.parametrize(
+    ("batch", "rows", "fits"),
+    [("1", 8, True), ("1", "M", True), ("2", 8, True), ("8", 8, False), ("N", "N", False), ("N", "M", False)],
+)
+def test_known_batch_axes_are_no_rows(batch, rows, fits):
+    """Class ids [8, 12]: a mask of one photo, or a row of numbers for each of eight."""
     graph = network(ARGMAX, "int64[M,1,8,12] ids", batch=batch)
-    graph.outputs[0].shape = (8 if batch != "N" else "N", 12)
+    graph.outputs[0].shape = (rows, 12)
     if fits:
         assert chosen(graph) == "ids"
     else:

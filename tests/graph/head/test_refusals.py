@@ -119,6 +119,8 @@ MASKS = (1, 32, 8, 12)
         (MASKS, (1, 100, 32), True, ""),
         (MASKS, (1, 8, 12), False, ""),  # rows and columns
         (MASKS, (1, 32, 96), False, ""),  # the same, flattened
+        (MASKS, (1, 36, 96), False, ""),
+        (MASKS, (1, 37, 96), False, "as of networks that detect objects"),  # 96 objects, as many as pixels
         (MASKS, (1, 32), False, ""),
         ((1, 2, 8, 12), (1, 6, 6), False, ""),
         ((1, 2, 8, 12), (1, 6, 7), False, "as of networks that detect objects"),
@@ -133,10 +135,16 @@ def test_masks_of_objects(chosen, beside, whole, message):
 
 
 @pytest.mark.parametrize(
-    ("beside", "message"), [((1, 12, 4), "as of networks that"), ((1, 4, 12), "as of networks that"), ((1, 12, 5), "")]
+    ("count", "beside", "message"),
+    [
+        (12, (1, 12, 4), "as of networks that detect objects"),
+        (3, (1, 4, 3), "as of networks that detect objects"),
+        (12, (1, 12, 5), ""),
+        (1, (1, 1, 4), ""),
+    ],
 )
-def test_class_ids_of_boxes(beside, message):
-    ids, boxes = gs.Variable("ids", np.int64, (1, 12)), gs.Variable("boxes", np.float32, beside)
-    gs.Node("ArgMax", inputs=[gs.Variable("scores", np.float32, (1, 12, 80))], outputs=[ids])
+def test_class_ids_of_boxes(count, beside, message):
+    ids, boxes = gs.Variable("ids", np.int64, (1, count)), gs.Variable("boxes", np.float32, beside)
+    gs.Node("ArgMax", inputs=[gs.Variable("scores", np.float32, (1, count, 80))], outputs=[ids])
     with refused(message):
         refusals.refuse_detector(ids, gs.Graph(outputs=[ids, boxes]), (8, 12))

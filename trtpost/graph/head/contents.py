@@ -43,7 +43,7 @@ def are_labels(value: gs.Variable) -> bool:
     that are not: neither quantised logits nor levels of a probability."""
     if argmax_before(value) is not None or (ids_behind(value) is not None and holds_whole_numbers(value)):
         return True
-    return is_whole(value) and not _is_quantized(value) and not are_levels(value)
+    return is_whole(value) and not are_levels(value)
 
 
 def are_one_label_a_pixel(tensor: gs.Variable) -> bool:
@@ -64,12 +64,6 @@ def are_independent(output: gs.Variable) -> bool:
         return False  # a gate: what it multiplies has no limits
     before = nodes_before(output, lambda node: node.inputs if node.op in _CHANNELWISE_OPS else [])
     return any(node.op.removeprefix("QLinear") in ("Sigmoid", "HardSigmoid") for node in before)
-
-
-def _is_quantized(tensor: gs.Variable) -> bool:
-    """True for integers that stand for real numbers."""
-    node = maker_of(behind(tensor, (LABEL_OPS | RESHAPING_OPS) - {"Cast"}))
-    return node is not None and node.op.startswith(("QuantizeLinear", "QLinear"))
 
 
 def limits_of(tensor: gs.Variable) -> tuple[float, float] | None:

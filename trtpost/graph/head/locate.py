@@ -190,7 +190,7 @@ def _located(
         others=tuple(value.name for value in outputs if value.name != output.name),
         is_flat=meaning.is_flat,
         limits=limits_of(tensor) if meaning.has_threshold else None,
-        independent=meaning.head == "argmax" and "ArgMax" not in start.dropped and are_independent(output),
+        independent=meaning.head == "argmax" and are_independent(output),
     )
     if not meaning.is_multilabel:
         return located
