@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def dims(value: gs.Tensor) -> tuple[int | str, ...]:
-    """Shape, with names for dynamic dimensions; empty where it is not known."""
+    """Shape of a tensor, with names for dynamic dimensions; empty where it is not known."""
     return tuple(dim if isinstance(dim, int) else str(dim) for dim in value.shape or ())
 
 
@@ -98,13 +98,13 @@ def nodes_before(tensor: gs.Tensor, follow: Callable[[gs.Node], Iterable[gs.Tens
 
 
 def chain_before(tensor: gs.Tensor, ops: Collection[str]) -> list[gs.Node]:
-    """The nodes that a tensor comes from by their first inputs, the nearest first, back to one of another operator."""
+    """The nodes that a tensor comes from by their first inputs, back to one of another operator; the nearest first."""
     nodes = nodes_before(tensor, lambda node: node.inputs[:1] if node.op in ops else [])
     return [node for node in nodes if node.op in ops]
 
 
 def behind(tensor: gs.Variable, ops: Collection[str]) -> gs.Variable:
-    """The tensor that such a chain begins with; the tensor itself where no operator of these makes it."""
+    """The tensor that `chain_before` leads back to; the tensor itself where no operator of these makes it."""
     chain = chain_before(tensor, ops)
     return chain[-1].inputs[0] if chain else tensor
 

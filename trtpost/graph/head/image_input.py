@@ -15,7 +15,7 @@ from trtpost.spec import Layout
 _IMAGE_DTYPES = ("float16", "float32", "uint8")
 
 _CARRYING = ("Cast", "Transpose", "Identity", "Gather", "Resize", "Slice")
-"""Leave the range of pixels as it is."""
+"""Operators that leave the range of pixels as it is."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def locate(
     threshold: float | None = None,
     before_argmax: bool = False,
 ) -> Located:
-    """Find input and logits.
+    """Find the image input and the logits of a network, and say what the logits mean.
 
     Args:
         model: as `load_model` returns it.
@@ -51,7 +51,7 @@ def locate(
     else:
         output = segmentation_output(graph, image.tensor, image.size)
         start = start_before(output, image.size, head=head, layout=layout, before_argmax=before_argmax)
-        image_tensor(graph, start.tensor)
+        image_tensor(graph, start.tensor)  # refuses another input, of which only the tensor tells whether it matters
     refuse_no_mask(start.tensor, image.tensor, head)
     meaning = _meaning(start, image, head, guess=named is not None)
     located = _located(image, start, meaning, output, graph.outputs, threshold)
@@ -67,7 +67,7 @@ def locate(
 
 
 def input_of(model: onnx.ModelProto, logits: str | None = None) -> tuple[str, Layout]:
-    """Name and layout of the image input, that which the tensor `logits` needs where it is given.
+    """Name and layout of the image input; of that which the tensor `logits` needs, where one is named.
 
     Raises:
         ModelError: there is none, or more than one.
@@ -169,7 +169,7 @@ def _located(
     outputs: Sequence[gs.Variable],
     threshold: float | None,
 ) -> Located:
-    """All of it as one record, without the doubts."""
+    """What was found, as one record without doubts."""
     tensor, shape = start.tensor, meaning.shape
     located = Located(
         input=image.tensor.name,
@@ -199,14 +199,14 @@ def _located(
 
 
 def _doubt_of_values(located: Located, tensor: gs.Variable) -> str | None:
-    """Whether ids have become others, or scores need more than float32 tells apart."""
+    """A sentence where class ids have become others, or scores need more than float32 tells apart."""
     if located.head == "labels":
         return class_ids.narrowed(tensor)
     return None if located.is_compared_inside else warnings.precision_doubt(tensor)
 
 
 def _doubt_of_classes(located: Located, tensor: gs.Variable) -> str | None:
-    """Whether classes may be the colours of a picture."""
+    """A sentence where classes may be the colours of a picture."""
     if located.head != "argmax":
         return None
     sizes = located.logits_size, located.input_size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from trtpost.graph.head.class_ids import ROUNDING_OPS, keeps_values
 from trtpost.graph.head.contents import LABEL_OPS, RETYPING_OPS, argmax_before, head_of
 from trtpost.graph.head.layout import TO_NCHW, TO_NHWC, channel_axis, layout_of
 from trtpost.graph.head.unflatten import RESHAPING_OPS, unfolded
-from trtpost.graph.walks import behind, chain_before, dims, dtype_name, is_whole, maker_of, number
+from trtpost.graph.walks import behind, chain_before, dims, dtype_name, is_whole, maker_of, nodes_before, number
 from trtpost.spec import Ending, Layout
 
 
@@ -39,7 +40,11 @@ def start_before(
     layout: Layout | None = None,
     before_argmax: bool = False,
 ) -> Start:
-    """The start that a network's output leads back to; arguments as of `locate`."""
+    """The start that a network's output leads back to.
+
+    Raises:
+        ModelError: the network interpolates class ids and moves them then, or its layout cannot be told.
+    """
     if before_argmax or head == "multilabel":
         before = logits_before_argmax(output, input_size)
         if before is not None:
@@ -175,17 +180,14 @@ def _before_flattened_softmax(tensor: gs.Variable) -> tuple[gs.Variable, str, in
 
     The version converter writes it as Flatten, Softmax over the last axis, and Reshape to the shape it had.
     """
-    made = tensor
-    nodes = []
-    for ops in (("Reshape",), ("Softmax", "LogSoftmax"), ("Flatten",)):
-        if not made.inputs or made.inputs[0].op not in ops:
-            return None
-        nodes.append(made.inputs[0])
-        made = made.inputs[0].inputs[0]
-    _, softmax, flatten = nodes
-    if softmax.attrs.get("axis", -1) not in (-1, 1) or dims(made)[1:] != dims(tensor)[1:]:
+    nodes = list(itertools.islice(nodes_before(tensor, lambda node: node.inputs[:1]), 3))
+    if [node.op.removeprefix("Log") for node in nodes] != ["Reshape", "Softmax", "Flatten"]:
         return None
-    return made, softmax.op, flatten.attrs.get("axis", 1)
+    _, softmax, flatten = nodes
+    before = flatten.inputs[0]
+    if softmax.attrs.get("axis", -1) not in (-1, 1) or dims(before)[1:] != dims(tensor)[1:]:
+        return None
+    return before, softmax.op, flatten.attrs.get("axis", 1)
 
 
 def _class_axis(tensor: gs.Variable, layout: Layout | None, input_size: tuple[int, int]) -> int | None:

@@ -74,7 +74,7 @@ def tensor_named(graph: gs.Graph, name: str) -> gs.Variable:
 
 
 def _lists_places(value: gs.Variable) -> bool:
-    """True of indices of pixels or boxes, a row each: integers that are no mask."""
+    """True for integers that are no mask: indices of pixels or boxes, a row each."""
 
     def moved(node: gs.Node) -> list[gs.Variable]:
         if node.op not in LABEL_OPS | {"Concat", "Expand", "Add", "Sub", "Mul", "Div", "Split"}:
@@ -86,7 +86,7 @@ def _lists_places(value: gs.Variable) -> bool:
 
 
 def _may_be_mask(value: gs.Variable, source: gs.Variable) -> bool:
-    """Two axes of more than one pixel besides the batch, and a type that logits or labels have."""
+    """True for two axes of more than one pixel besides the batch, and a type that logits or labels have."""
     ranks = (2, 3, 4) if are_labels(value) else (4,)
     shape = dims(value)
     if len(shape) not in ranks:
@@ -104,7 +104,7 @@ def _is_flattened(value: gs.Variable, input_size: tuple[int, int]) -> bool:
 
 
 def _without_copies(candidates: list[gs.Variable]) -> list[gs.Variable]:
-    """Of outputs that are one tensor under several names, the first."""
+    """Keep the first of outputs that are one tensor under several names."""
     first: dict[int, gs.Variable] = {}
     for value in candidates:
         first.setdefault(id(behind(value, ("Identity",))), value)
@@ -116,24 +116,24 @@ def _without_auxiliary(candidates: list[gs.Variable]) -> list[gs.Variable]:
 
 
 def _without_descendants(candidates: list[gs.Variable]) -> list[gs.Variable]:
-    """Of logits and the Softmax or ArgMax of the same logits, keep the first, which hold the most."""
+    """Keep logits and leave out the Softmax or ArgMax of the same logits, which hold less."""
     known = {id(value) for value in candidates}
     ops = RETYPING_OPS | {"Softmax", "Sigmoid", "ArgMax", "Transpose"}
     return [value for value in candidates if not any(id(one.inputs[0]) in known for one in chain_before(value, ops))]
 
 
 def _without_confidences(candidates: list[gs.Variable]) -> list[gs.Variable]:
-    """Beside labels, how sure the network is of them."""
-    made = {id(value): value.inputs[0] for value in candidates if value.inputs}
+    """Leave out how sure the network is of its labels, where labels are beside that."""
+    largest = ("ReduceMax", "TopK")
     return [
         value
         for value in candidates
-        if id(value) not in made or made[id(value)].op not in ("ReduceMax", "TopK") or argmax_before(value) is not None
+        if not (value.inputs and value.inputs[0].op in largest) or argmax_before(value) is not None
     ] or candidates
 
 
 def _largest(candidates: list[gs.Variable]) -> list[gs.Variable]:
-    """Deep supervision: heads of the same classes at several resolutions; the finest is the one that people use."""
+    """Keep the finest of heads of the same classes at several resolutions (deep supervision): people use that one."""
     if len({len(dims(value)) for value in candidates}) != 1 or any(
         not isinstance(dim, int) for value in candidates for dim in dims(value)[1:]
     ):

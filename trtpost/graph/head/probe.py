@@ -184,7 +184,7 @@ def _decided_by_size(model: onnx.ModelProto) -> tuple[list[str], list[str]]:
 
 
 def _with_branches(model: onnx.ModelProto, taken: dict[str, bool]) -> onnx.ModelProto:
-    """A copy with the nodes of the branch in the place of each of these If."""
+    """A copy where the branch taken stands in the place of each If, which its first output names."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     graph = copy.graph

@@ -9,26 +9,21 @@ import onnx_graphsurgeon as gs
 from trtpost.errors import ModelError
 from trtpost.graph.head import class_ids
 from trtpost.graph.head.bounds import bounds_of
-from trtpost.graph.head.contents import (
-    RETYPING_OPS,
-    are_fractions,
-    are_labels,
-    are_one_label_a_pixel,
-    argmax_before,
-)
+from trtpost.graph.head.contents import RETYPING_OPS, are_fractions, are_labels, are_one_label_a_pixel, argmax_before
 from trtpost.graph.head.layout import layout_of
 from trtpost.graph.head.unflatten import RESHAPING_OPS
 from trtpost.graph.walks import behind, depends_on, dims, is_whole, listing, maker_of, number
 from trtpost.spec import Ending
 
 _SOFTMAXES = {"Softmax": 1, "LogSoftmax": 0}
+"""Values of a Softmax over one class."""
 
 
 def refuse_no_mask(tensor: gs.Variable, source: gs.Variable, head: Ending | None) -> None:
     """Refuse what is no mask, whatever its shape, and what is another one than the user says.
 
     Raises:
-        ModelError: it is; the message says what to take instead.
+        ModelError: the tensor is; the message says what to take instead.
     """
     if not depends_on(tensor, source):
         raise ModelError(f"tensor '{tensor.name}' is the same for every image: name another with --logits")
@@ -60,10 +55,10 @@ def refuse_no_mask(tensor: gs.Variable, source: gs.Variable, head: Ending | None
 
 
 def refuse_other_batch(tensor: gs.Variable, shape: tuple[int | str, ...], batch: int | str) -> None:
-    """Refuse what has not one entry for each photo.
+    """Refuse a tensor without one entry for each photo, in the shape that it has or is meant to have.
 
     Raises:
-        ModelError: it has not.
+        ModelError: it is such a one.
     """
     shown = f"tensor '{tensor.name}' {list(dims(tensor))}"
     if len(shape) == 2 and shape[0] == batch and batch != 1:
@@ -109,10 +104,10 @@ def refuse_detector(chosen: gs.Variable, graph: gs.Graph, input_size: tuple[int,
 
 
 def refuse_lone_softmax(tensor: gs.Variable) -> None:
-    """Refuse a Softmax over one channel.
+    """Refuse a Softmax over one channel, which is the same everywhere.
 
     Raises:
-        ModelError: it is one; the message names the tensor before it.
+        ModelError: the tensor is one; the message names that before it.
     """
     tensor = behind(tensor, RETYPING_OPS | RESHAPING_OPS | {"Transpose"})
     node = maker_of(tensor)
