@@ -168,8 +168,9 @@ def test_multilabel_keeps_the_sigmoid():
     assert started(out, before_argmax=True) == ("y", None, ("ArgMax", "Sigmoid"))
 
 
-@pytest.mark.parametrize(("axis", "expected"), [(1, "y"), (2, "out")])
-def test_a_softmax_of_before_opset_13(axis, expected):
+@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
+@pytest.mark.parametrize(("axis", "expected"), [(" <axis = 1>", "y"), ("", "y"), (" <axis = 2>", "out")])
+def test_a_softmax_of_before_opset_13(op, axis, expected):
     """It normalises all axes from its own on as one: the largest class stays that where classes are among them."""
-    out = ending(f"out = Softmax <axis = {axis}> (y)", SCORES, opset=11)
+    out = ending(f"out = {op}{axis} (y)", SCORES, opset=11)
     assert started(out)[0] == expected
