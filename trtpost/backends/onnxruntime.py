@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trtpost import onnx_runtime
 from trtpost.bundle.folder import Bundle
 from trtpost.errors import BackendError, BundleError, reason
 from trtpost.graph.baked import INT32, NUMPY_TYPES, UINT8, Baked
@@ -37,19 +38,10 @@ class OnnxRuntimeEngine:
     """
 
     def __init__(self, bundle: Bundle, threads: int | None = None, baked: Baked | None = None) -> None:
-        import onnxruntime
-
         self.backend = "onnxruntime"
         self._pre, self._post, self._threads = bundle.passport.pre, bundle.passport.post, threads
+        self._int8 = bundle.passport.precision == "int8"
         self._logits_size = bundle.passport.located.logits_size
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4  # its errors reach the user as ours
-        options.intra_op_num_threads = threads or default_threads()
-        # threads that spin between runs hold the cores that decoding and the kernel need: on two cores, twice the time
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        if bundle.passport.precision == "int8":
-            # its int8 kernels saturate where the processor has no VNNI, and masks must not depend on the processor
-            options.add_session_config_entry("session.disable_quant_qdq", "1")
         try:
             graph = _runnable(baked or Baked(bundle.model.read_bytes()))
             self._logits_name = "mask" if graph.is_inlined else graph.logits
@@ -64,14 +56,19 @@ class OnnxRuntimeEngine:
             raise BundleError(f"{bundle.model} cannot be read: {reason(error)}; build the bundle again") from None
         self._whole = whole
         tail = "" if whole else " and the fused kernel" if cpu.is_available() else " and the function body"
-        self.name = f"ONNX Runtime {onnxruntime.__version__}{tail} on the CPU"
+        self.name = f"{onnx_runtime.version()}{tail} on the CPU"
         try:
-            self._network = _session(network, options)
-            self._mask = None if mask is None or cpu.is_available() else _session(mask, options)
+            self._network = self._session(network)
+            self._mask = None if mask is None or cpu.is_available() else self._session(mask)
         except Exception as error:  # ONNX Runtime's errors have no common base
             raise BackendError(f"ONNX Runtime does not take {bundle.model}: {reason(error)}") from None
         self._free: list[NDArray[Any]] = []
         self._lock = Lock()
+
+    def _session(self, model: bytes) -> Any:
+        """Threads that spin hold the cores that decoding and the kernel need: on two cores, twice the time."""
+        threads = self._threads or default_threads()
+        return onnx_runtime.session(model, threads=threads, spin=False, int8_kernels=not self._int8)
 
     def _check_types(self, graph: Baked, name: str) -> None:
         """Masks and labels are read as the types that the spec has them in: the graph must have the same.
@@ -165,12 +162,6 @@ def _run(session: Any, output: str, values: dict[str, NDArray[Any]]) -> NDArray[
     except Exception as error:  # ONNX Runtime's errors have no common base
         raise BackendError(f"ONNX Runtime failed: {reason(error)}") from None
     return np.asarray(result)
-
-
-def _session(model: bytes, options: Any) -> Any:
-    import onnxruntime
-
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"], enable_fallback=0)
 
 
 def _runnable(graph: Baked) -> Baked:

@@ -16,6 +16,7 @@ import onnx
 import onnx.parser
 from numpy.typing import NDArray
 
+from trtpost import onnx_runtime
 from trtpost.errors import MissingPackageError
 from trtpost.graph.baking.postprocess import node_model
 from trtpost.kernels import cpu
@@ -208,11 +209,7 @@ def _with_onnxruntime(
     model: Callable[[Logits, tuple[int, int]], onnx.ModelProto],
 ) -> Callable[..., Callable[[], Mask]]:
     def start(logits: Logits, size: tuple[int, int], threads: int) -> Callable[[], Mask]:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        session = onnxruntime.InferenceSession(model(logits, size).SerializeToString(), options)
+        session = onnx_runtime.session(model(logits, size).SerializeToString(), threads=threads)
         return lambda: np.asarray(session.run(None, {"logits": logits})[0]).reshape(size)
 
     return start

@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from trtpost import onnx_runtime
 from trtpost.builder.agreement import relative_error
 from trtpost.bundle.folder import Bundle, read_again
 from trtpost.bundle.passport import ASSUMED
@@ -139,17 +140,10 @@ def _pixels(bundle: Bundle, result: Result) -> NDArray[np.uint8]:
 
 def _inside(bundle: Bundle) -> Callable[[NDArray[np.uint8]], tuple[NDArray[Any], NDArray[Any]]]:
     """From the photo to the tensor that the bundle's network gets, and to its logits, both [1, ...]."""
-    import onnxruntime
-
     model = runnable(read_again(bundle).model)
     names = ["pixels", _logits_name(model, bundle)]
     network = part_of(with_outputs(model, names), ["image"], names)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.add_session_config_entry("session.disable_quant_qdq", "1")  # as the portable engine computes
-    session = onnxruntime.InferenceSession(
-        network.SerializeToString(), options, providers=["CPUExecutionProvider"], enable_fallback=0
-    )
+    session = onnx_runtime.session(network.SerializeToString(), int8_kernels=False)  # as the portable engine computes
 
     def look(pixels: NDArray[np.uint8]) -> tuple[NDArray[Any], NDArray[Any]]:
         tensor, logits = session.run(names, {"image": pixels})

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from trtpost import onnx_runtime
 from trtpost.builder.build import Decided
 from trtpost.convert import load
 from trtpost.convert.operators import check_flex_operators
@@ -174,8 +175,6 @@ def _index(located: Located, names: list[str]) -> int:
 
 
 def _onnx(source: Path, decided: Decided, inner: bool) -> tuple[str, Runner, Layout]:
-    import onnxruntime
-
     located = decided.located
     layout = located.layout if inner else output_layout(located)
     names = [located.logits if inner else located.output]
@@ -183,19 +182,11 @@ def _onnx(source: Path, decided: Decided, inner: bool) -> tuple[str, Runner, Lay
         before = locate(decided.model, before_argmax=True)
         if before.head == "argmax" and before.logits_size == located.logits_size:
             names, layout = [*names, before.logits], before.layout
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # its errors reach the user as ours
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     with open_regular(source) as file:
         model = onnx.load(file, format="protobuf", load_external_data=False)
     onnx.load_external_data_for_model(model, str(source.parent))
-    if set(names) <= {value.name for value in model.graph.output}:
-        session = onnxruntime.InferenceSession(
-            str(source), options, providers=["CPUExecutionProvider"], enable_fallback=0
-        )
-    else:
-        content = with_outputs(model, names).SerializeToString()
-        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"], enable_fallback=0)
+    own = set(names) <= {value.name for value in model.graph.output}
+    session = onnx_runtime.session(source if own else with_outputs(model, names).SerializeToString(), relayout=False)
     is_signed = any(one.name == located.input and one.type == "tensor(int8)" for one in session.get_inputs())
 
     def run(tensor: NDArray[Any]) -> tuple[_Raw, _Raw | None]:
@@ -204,7 +195,7 @@ def _onnx(source: Path, decided: Decided, inner: bool) -> tuple[str, Runner, Lay
         found = [_Raw(np.asarray(value)) for value in session.run(names, {located.input: batch})]
         return found[0], found[1] if len(found) > 1 else None
 
-    return f"ONNX Runtime {onnxruntime.__version__}", run, layout
+    return onnx_runtime.version(), run, layout
 
 
 def _tflite(source: Path, decided: Decided, inner: bool) -> tuple[str, Runner, Layout]:
