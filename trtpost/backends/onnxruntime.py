@@ -170,6 +170,6 @@ def _runnable(graph: Baked) -> Baked:
         return graph
     import onnx
 
-    from trtpost.graph.precision.emulate import runnable
+    from trtpost.graph.emulate import runnable
 
     return Baked(runnable(onnx.load_model_from_string(graph.content)).SerializeToString())

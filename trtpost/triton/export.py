@@ -18,7 +18,7 @@ import onnx
 from trtpost.bundle.folder import MODEL, PASSPORT, Bundle, Contents, read_again
 from trtpost.errors import SpecError, TrtpostError, one_line, reason
 from trtpost.graph.baking.bake import inlined, is_inlined
-from trtpost.graph.precision.emulate import runnable
+from trtpost.graph.emulate import runnable
 from trtpost.kernels.reference import size_inputs
 from trtpost.letterbox import Region
 from trtpost.photos.limits import SERVED_PIXELS

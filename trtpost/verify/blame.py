@@ -21,7 +21,7 @@ from trtpost.bundle.folder import Bundle, read_again
 from trtpost.bundle.passport import ASSUMED
 from trtpost.errors import ModelError, TrtpostError
 from trtpost.graph.baking.bake import NETWORK, seam
-from trtpost.graph.precision.emulate import runnable, with_outputs
+from trtpost.graph.emulate import runnable, with_outputs
 from trtpost.graph.proto import part_of
 from trtpost.kernels import cpu
 from trtpost.kernels.reference import argmax_resize

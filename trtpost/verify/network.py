@@ -17,9 +17,9 @@ from trtpost.convert import load
 from trtpost.convert.operators import check_flex_operators
 from trtpost.convert.tflite_file import custom_operators
 from trtpost.errors import BackendError, ModelError, TrtpostError, reason
+from trtpost.graph.emulate import with_outputs
 from trtpost.graph.head.locate import locate
 from trtpost.graph.head.negative_ids import IGNORED
-from trtpost.graph.precision.emulate import with_outputs
 from trtpost.spec import Layout, Located
 from trtpost.storage.files import open_regular
 from trtpost.verify.frameworks import quiet, tensorflow
