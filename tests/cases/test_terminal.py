@@ -33,7 +33,7 @@ from trtpost.timing import Timing
 from trtpost.verify.blame import Blame, Stage
 from trtpost.verify.compare import Figures, Overlap
 from trtpost.verify.orders import Order, Orders, orders_to_json
-from trtpost.verify.run import PhotoFigures, Report, report_to_json
+from trtpost.verify.report import PhotoFigures, Report, report_to_json
 
 HOSTILE = "a\x1b]0;title\x07\x1b[2Jb\x9b31m\u202ec\r\nd\x08[red]e[/]\u2028"
 """Sets the title, clears the screen, changes colours, runs backwards, begins a line, is markup."""

@@ -16,11 +16,11 @@ from trtpost.builder.build import build
 from trtpost.bundle.folder import load_bundle
 from trtpost.errors import ImageError, ModelError, SpecError
 from trtpost.spec import MATCHES
-from trtpost.verify.compare import compare, overlap
+from trtpost.verify.compare import Masked, compare, overlap
 from trtpost.verify.html_report import Gallery, write_page
 from trtpost.verify.orders import boundaries_of, compare_orders
-from trtpost.verify.reference import Masked
-from trtpost.verify.run import Replaced, read_truth, verify
+from trtpost.verify.run import Replaced, verify
+from trtpost.verify.truths import read_truth
 
 
 @pytest.fixture

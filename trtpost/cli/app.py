@@ -505,7 +505,8 @@ def verify(
     from trtpost.progress import Progress
     from trtpost.verify.html_report import Gallery, write_page
     from trtpost.verify.orders import compare_orders, orders_to_json
-    from trtpost.verify.run import Replaced, report_to_json
+    from trtpost.verify.report import report_to_json
+    from trtpost.verify.run import Replaced
     from trtpost.verify.run import verify as run_verify
 
     if against is None or images is None:

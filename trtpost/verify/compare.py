@@ -8,10 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trtpost.verify.reference import Masked
-
 IGNORE = 255
 """Label of ground truth that counts for nobody."""
+
+
+@dataclass(frozen=True)
+class Masked:
+    """A mask of the photo's size.
+
+    Attributes:
+        labels: int32 [H, W].
+        ties: bool [H, W], where the two best classes are as good as equal; None where that cannot be told.
+    """
+
+    labels: NDArray[np.int32]
+    ties: NDArray[np.bool_] | None
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,8 +17,8 @@ from trtpost.masks.colours import palette
 from trtpost.packages import require
 from trtpost.photos.decode import Photo
 from trtpost.storage import files
-from trtpost.verify.reference import Masked
-from trtpost.verify.run import PhotoFigures, Report
+from trtpost.verify.compare import Masked
+from trtpost.verify.report import PhotoFigures, Report
 
 SIDE = 480
 """Longest side of a picture in the report."""

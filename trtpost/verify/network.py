@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 
 from trtpost import onnx_runtime
-from trtpost.builder.build import Decided
 from trtpost.convert import load
 from trtpost.convert.operators import check_flex_operators
 from trtpost.convert.tflite_file import custom_operators
@@ -24,6 +23,9 @@ from trtpost.spec import Layout, Located
 from trtpost.storage.files import open_regular
 from trtpost.verify.frameworks import quiet, tensorflow
 from trtpost.verify.mediapipe import without_custom_ops
+
+if TYPE_CHECKING:
+    from trtpost.builder.build import Decided
 
 SQUASHING = ("Softmax", "LogSoftmax", "Sigmoid")
 """What may lie between the logits that a bundle takes and the output that people see."""

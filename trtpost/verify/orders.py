@@ -25,7 +25,7 @@ from trtpost.progress import Progress
 from trtpost.segment import Segmenter
 from trtpost.spec import Backend, Resize
 from trtpost.verify.compare import IGNORE, Overlap, overlap
-from trtpost.verify.run import read_truth, truths_in
+from trtpost.verify.truths import read_truth, truths_in
 
 TOLERANCE = 0.001
 """Of the diagonal: how far from the truth's boundary a boundary may lie to count as found; at least one pixel."""

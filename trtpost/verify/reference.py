@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from trtpost.builder.build import Decided
 from trtpost.kernels.reference import bilinear
 from trtpost.letterbox import Region, placement, region_of
 from trtpost.photos.decode import Photo
 from trtpost.photos.scale import PAD
 from trtpost.spec import Located, Post, Pre
+from trtpost.verify.compare import Masked
 from trtpost.verify.frameworks import Resizer, tensorflow
 from trtpost.verify.network import Answer, Network
+
+if TYPE_CHECKING:
+    from trtpost.builder.build import Decided
 
 TIE = 1e-4
 """Two values are a tie where they differ by less than this share of the range of all: more than float32 rounding
@@ -58,19 +61,6 @@ class Reference:
         return self.decided.located
 
 
-@dataclass(frozen=True)
-class Masked:
-    """A mask of the photo's size.
-
-    Attributes:
-        labels: int32 [H, W].
-        ties: bool [H, W], where the two best classes are as good as equal; None where that cannot be told.
-    """
-
-    labels: NDArray[np.int32]
-    ties: NDArray[np.bool_] | None
-
-
 def levels_of(photo: Photo, pre: Pre, logits_size: tuple[int, int]) -> NDArray[np.uint8]:
     """The photo at the network's size, uint8 [h, w, C], RGB or gray: bilinear, not antialiased, rounded."""
     size = (pre.height, pre.width)
@@ -104,6 +94,12 @@ def region_for(size: tuple[int, int], reference: Reference, plane: tuple[int, in
     if reference.pre.fit == "stretch":
         return None
     return region_of(size, (reference.pre.height, reference.pre.width), plane)
+
+
+def mask_of(photo: Photo, size: tuple[int, int], reference: Reference) -> Masked:
+    """The replaced pipeline's mask of a photo, of (H, W)."""
+    levels = levels_of(photo, reference.pre, reference.located.logits_size)
+    return masked(reference.network.run(tensor_of(levels, reference.pre, reference.located)), size, reference)
 
 
 def masked(answer: Answer, size: tuple[int, int], reference: Reference) -> Masked:
