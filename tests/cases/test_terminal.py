@@ -17,7 +17,7 @@ from nets import nchw, save
 from PIL import Image
 from rich.text import Text
 
-from trtpost.bench.tables import Grid, shown
+from trtpost.bench.output import Grid, shown
 from trtpost.builder.build import build
 from trtpost.bundle.passport import Plan, Verification
 from trtpost.cli import tables as report

@@ -269,7 +269,7 @@ def test_what_is_refused_before_there_is_any_work(place):
         (("verify", *common, "--html", "photos/a.png"), "would replace a file that is no page"),
         (("verify", *common, "--html", "photos"), "is a folder: name a file in it"),
         (("verify", *common, "--html", "net.onnx/report.html"), "is a file, not a folder"),
-        (("bench", "resize", "--html", "photos/a.png"), "would replace a file that is no page"),
+        (("bench", "post", "--html", "photos/a.png"), "would replace a file that is no page"),
         (("verify", "--orders", *common, "--labels", "labels", "--html", "o.html"), "leave --html out"),
         (("bench", "pipeline", "other.onnx", "-e", "net.trtpost"), "was built from another model (net.onnx)"),
     ]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import math
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from trtpost.errors import SpecError
@@ -36,15 +34,6 @@ def drawn(height: int, width: int) -> Photo:
     return np.ascontiguousarray(np.tile(pixels, repeats)[:height, :width])
 
 
-def drawn_gray(height: int, width: int) -> NDArray[np.uint8]:
-    """A picture uint8 [H, W] without noise: shades and a few shapes."""
-    y, x = np.mgrid[0:height, 0:width].astype(np.float32)
-    shade = 127 + 60 * np.sin(x / 40) + 60 * np.cos(y / 30)
-    inside = np.hypot(x - width / 2, y - height / 2) < min(height, width) / 3
-    picture: NDArray[np.uint8] = np.where(inside, 255 - shade, shade).astype(np.uint8)
-    return picture
-
-
 def sides_of(megapixels: float) -> tuple[int, int]:
     """(H, W) of about so many millions of pixels, three to four.
 
@@ -68,10 +57,3 @@ def write_photo(path: Path, size: tuple[int, int], image: Path | None) -> None:
     else:
         picture = Image.fromarray(read_photo(image)).resize(size[::-1], Image.Resampling.BICUBIC)
     picture.save(path, "JPEG", quality=QUALITY)
-
-
-def jpeg_of(pixels: NDArray[np.uint8]) -> bytes:
-    """The content of a JPEG file of a picture."""
-    stream = io.BytesIO()
-    Image.fromarray(pixels).save(stream, "JPEG", quality=QUALITY)
-    return stream.getvalue()

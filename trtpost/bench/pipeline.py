@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from trtpost.backends.tensorrt.obstacle import this_machine
-from trtpost.bench.measure import take_turns
+from trtpost.bench.measure import machine, take_turns
 from trtpost.bench.picture import sides_of, write_photo
-from trtpost.bench.post import machine
 from trtpost.bench.systems import OURS, System, systems
 from trtpost.builder.build import build, content_of
 from trtpost.bundle.folder import Bundle, load_bundle
@@ -26,12 +25,15 @@ from trtpost.errors import ImageError, SpecError
 from trtpost.machine import default_threads
 from trtpost.photos.read import read_photo
 from trtpost.storage.files import existing_file
-from trtpost.timing import Timing, summarize
+from trtpost.timing import STAGE_NAMES, Timing, summarize
+
+TOGETHER = ("decode", "preprocess", "network", "argmax_resize", "encode")
+"""Stages of every system; a GPU has copies too."""
 
 
 @dataclass(frozen=True)
-class Row:
-    """One system: the median of each stage, or why there is none.
+class SystemResult:
+    """The median of each stage of a system, or why there is none.
 
     Attributes:
         agreement: share of pixels with the class that ours gives.
@@ -58,13 +60,19 @@ class Sheet:
     photo: str
     size: tuple[int, int]
     bytes: int
-    rows: tuple[Row, ...]
+    rows: tuple[SystemResult, ...]
 
-    def row(self, name: str) -> Row | None:
-        """A system that ran."""
+    @property
+    def stages(self) -> list[str]:
+        """Stages that a system had: copies only where there is a GPU."""
+        timings = [row.timing for row in self.rows if row.timing is not None]
+        return [stage for stage in STAGE_NAMES if stage in TOGETHER or any(getattr(one, stage) for one in timings)]
+
+    def row(self, name: str) -> SystemResult | None:
+        """The system of that name, if it ran."""
         return next((row for row in self.rows if row.name == name and row.timing is not None), None)
 
-    def ratio(self, row: Row, stages: Sequence[str] = ()) -> float | None:
+    def ratio(self, row: SystemResult, stages: Sequence[str] = ()) -> float | None:
         """How many times as long as ours: some stages, or everything but the network."""
         ours = self.row(OURS)
         if ours is None or row.timing is None:
@@ -187,14 +195,14 @@ def _sheet(
     timings = take_turns(runs, rounds=rounds, advance=advance)
     masks = {name: _mask(targets[name]) for name in runs}
     rows = tuple(
-        Row(
+        SystemResult(
             one.name,
             summarize(timings[one.name]).median,
             agreement=float((masks[one.name] == masks[OURS]).mean()) if OURS in masks else None,
             bytes=targets[one.name].stat().st_size,
         )
         if one.name in runs
-        else Row(one.name, missing=one.missing)
+        else SystemResult(one.name, missing=one.missing)
         for one in entrants
     )
     return Sheet(name, (height, width), photo.stat().st_size, rows)
@@ -209,5 +217,5 @@ def _mask(path: Path) -> NDArray[Any]:
         return np.asarray(image)
 
 
-def _sum(row: Row, stages: Sequence[str]) -> float:
+def _sum(row: SystemResult, stages: Sequence[str]) -> float:
     return sum(float(getattr(row.timing, stage)) for stage in stages)
