@@ -42,7 +42,7 @@ THREADS = 1
 
 @dataclass(frozen=True)
 class Way:
-    """One way to resize, in the steps of one turn of the loop.
+    """A way to resize, in the steps of one turn of the loop.
 
     Attributes:
         decode: the file's content to what the library decodes to.
@@ -93,7 +93,7 @@ def main() -> int:
 
 
 def grid(source: Size) -> Grid:
-    """Nearest above bilinear: what a turn of the loop spends on decoding, converting and resizing."""
+    """Tell what a turn of the loop spends on decoding, converting and resizing; nearest above bilinear."""
     size = (source[0] * FACTOR, source[1] * FACTOR)
     content = jpeg(*source)
     turns = measured(content, size)
@@ -134,7 +134,7 @@ def jpeg(height: int, width: int) -> bytes:
 
 
 def measured(content: bytes, size: Size) -> dict[Entrant, Turn]:
-    """Everybody in turn in this process, on a JPEG in memory."""
+    """Run everybody in turn in this process, on a JPEG in memory."""
     everybody = entrants()
     ways: dict[Entrant, Way] = {}
     missing: dict[Entrant, Turn] = {}
@@ -184,12 +184,12 @@ def _compared(one: Entrant, way: Way, content: bytes, size: Size) -> tuple[int, 
 
 
 def entrants() -> list[Entrant]:
-    """In the order of the table: ours are the last of each half."""
+    """Everybody in the order of the table: ours are the last of each half."""
     return [*_tensorflow(), *_torch(), *_opencv(), *_pillow(), *_ours()]
 
 
 def _array(content: bytes) -> Gray:
-    """What everybody writes: `np.array(Image.open(file))`; it is here that the photo is decoded."""
+    """Read a photo as everybody does, by `np.array(Image.open(file))`, which is what decodes it."""
     return np.array(Image.open(io.BytesIO(content)))
 
 

@@ -29,7 +29,7 @@ class OnnxRuntimeEngine:
 
     Args:
         bundle: what to run.
-        threads: of ONNX Runtime and of the kernel; None: all cores.
+        threads: how many ONNX Runtime and the kernel use; None: all cores.
         baked: the baked graph, where it has been read already.
 
     Raises:
@@ -66,12 +66,12 @@ class OnnxRuntimeEngine:
         self._lock = Lock()
 
     def _session(self, model: bytes) -> Any:
-        """Threads that spin hold the cores that decoding and the kernel need: on two cores, twice the time."""
+        """A session whose threads do not spin, or they hold the cores that decoding needs: on two, twice the time."""
         threads = self._threads or default_threads()
         return onnx_runtime.session(model, threads=threads, spin=False, int8_kernels=not self._int8)
 
     def _check_types(self, graph: Baked, name: str) -> None:
-        """Masks and labels are read as the types that the spec has them in: the graph must have the same.
+        """Check that the graph has masks and labels in the types of the spec, as which they are read.
 
         Raises:
             BundleError: it has others.
@@ -81,7 +81,7 @@ class OnnxRuntimeEngine:
             raise BundleError(f"{name} does not give the mask that its passport speaks of: build the bundle again")
 
     def run(self, pixels: NDArray[np.uint8], size: tuple[int, int], watch: Stopwatch) -> NDArray[Any]:
-        """Pixels uint8 [N, h, w, C] (any h, w with size `image`) to masks [N, H, W] of photos of the given size.
+        """Turn pixels uint8 [N, h, w, C] (any h, w with size `image`) into masks [N, H, W] of photos of the given size.
 
         Raises:
             BackendError: ONNX Runtime fails, for lack of memory say.
@@ -100,7 +100,7 @@ class OnnxRuntimeEngine:
                 return _run(mask, "mask", {self._logits_name: logits} | self._sizes(size))
 
     def logits(self, pixels: NDArray[np.uint8]) -> NDArray[Any]:
-        """The network alone: pixels as for `run` to logits in the layout of the spec."""
+        """Run the network alone: pixels as for `run` become logits in the layout of the spec."""
         with self._buffer(len(pixels)) as buffer:
             return np.array(self._logits(pixels, buffer))
 
@@ -110,7 +110,7 @@ class OnnxRuntimeEngine:
         self._free.clear()
 
     def _region(self, size: tuple[int, int]) -> Region | None:
-        """The part of the logits that holds a photo of this size; None: all."""
+        """The part of the logits that holds a photo of this size; None where all of them do."""
         if self._pre.fit == "stretch":
             return None
         return region_of(size, (self._pre.height, self._pre.width), self._logits_size)
@@ -120,7 +120,7 @@ class OnnxRuntimeEngine:
 
     @contextmanager
     def _buffer(self, batch: int) -> Iterator[NDArray[Any] | None]:
-        """Memory for the logits, kept for the next call; None where the graph does not tell their size."""
+        """Lend memory for the logits, kept for the next call; None where the graph does not tell their size."""
         shape = tuple(side or batch for side in self._logits_shape[:1]) + self._logits_shape[1:]
         if not shape or 0 in shape:
             yield None
@@ -153,7 +153,7 @@ class OnnxRuntimeEngine:
 
 
 def _run(session: Any, output: str, values: dict[str, NDArray[Any]]) -> NDArray[Any]:
-    """One output; of the values, those that are inputs: the graph has none for a size that is fixed."""
+    """One output; the session is fed those values that are inputs: a fixed size is none."""
     if session is None:
         raise BackendError("the engine is closed")
     names = {value.name for value in session.get_inputs()}

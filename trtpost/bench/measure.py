@@ -49,7 +49,7 @@ def medians(
 
 
 def _timed(run: Callable[[], Any], expected: float) -> float:
-    """One run, in milliseconds, after one that wakes its threads and fills the caches: as in a stream of images."""
+    """Milliseconds of a run, after one that wakes its threads and fills the caches: as in a stream of images."""
     if expected < LONG:
         run()
     start = time.perf_counter()
@@ -77,7 +77,7 @@ def take_turns(
 
 
 def machine() -> str:
-    """Processor, cores, and the kernel's instruction set."""
+    """This machine's processor, cores, and the kernel's instruction set."""
     name = platform.processor() or platform.machine()
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

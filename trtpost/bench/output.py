@@ -39,7 +39,7 @@ class Grid:
 
 
 def shown(grids: Sequence[Grid]) -> Group:
-    """The grids as rich prints them."""
+    """Turn grids into what rich prints."""
     parts: list[str | Table] = []
     for grid in grids:
         table = Table(box=None, pad_edge=False)

@@ -15,7 +15,7 @@ from trtpost.photos.limits import MAX_PIXELS
 from trtpost.photos.read import read_photo
 
 QUALITY = 90
-"""Of the JPEGs that are written: what cameras and phones use."""
+"""Quality of the JPEGs that are written: what cameras and phones use."""
 
 TILE = 1024
 
@@ -35,7 +35,7 @@ def drawn(height: int, width: int) -> Photo:
 
 
 def sides_of(megapixels: float) -> tuple[int, int]:
-    """(H, W) of about so many millions of pixels, three to four.
+    """Sides (H, W), three to four, of a photo of about so many millions of pixels.
 
     Raises:
         SpecError: fewer than one pixel, or more than photos may have.
@@ -47,7 +47,7 @@ def sides_of(megapixels: float) -> tuple[int, int]:
 
 
 def write_photo(path: Path, size: tuple[int, int], image: Path | None) -> None:
-    """Write a JPEG of (H, W): of a picture that is drawn, or of `image` at that size.
+    """Write a JPEG of (H, W) that shows a drawing, or `image` at that size.
 
     Raises:
         ImageError: the image cannot be read.

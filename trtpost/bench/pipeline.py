@@ -37,7 +37,7 @@ class SystemResult:
 
     Attributes:
         agreement: share of pixels with the class that ours gives.
-        bytes: of the mask's file.
+        bytes: size of the mask's file.
     """
 
     name: str
@@ -55,7 +55,7 @@ class SystemResult:
 
 @dataclass(frozen=True)
 class Sheet:
-    """All systems on one photo: its name, (H, W), and bytes of the file."""
+    """All systems' results on one photo of that name, (H, W), and bytes of its file."""
 
     photo: str
     size: tuple[int, int]
@@ -73,7 +73,7 @@ class Sheet:
         return next((row for row in self.rows if row.name == name and row.timing is not None), None)
 
     def ratio(self, row: SystemResult, stages: Sequence[str] = ()) -> float | None:
-        """How many times as long as ours: some stages, or everything but the network."""
+        """How many times as long as ours a system takes for some stages, or for everything but the network."""
         ours = self.row(OURS)
         if ours is None or row.timing is None:
             return None
@@ -83,7 +83,7 @@ class Sheet:
 
 @dataclass(frozen=True)
 class PipelineReport:
-    """A sheet for each photo, the smallest first, and what they were measured on."""
+    """A sheet for each photo, the smallest first, and what it was measured on."""
 
     model: str
     network: tuple[int, int]
@@ -142,7 +142,7 @@ def bench_pipeline(
 
 
 def parse_megapixels(text: str) -> tuple[float, ...]:
-    """`1,12,50` as numbers.
+    """Read numbers such as `1,12,50`.
 
     Raises:
         SpecError: they are none.
@@ -155,7 +155,7 @@ def parse_megapixels(text: str) -> tuple[float, ...]:
 
 @contextmanager
 def bundle_of(model: Path, path: Path | None) -> Iterator[Bundle]:
-    """The bundle at `path`, or else one that is built of the model and goes when it is no longer needed.
+    """Open the bundle at `path`, or else one that is built of the model and goes when it is no longer needed.
 
     Raises:
         TrtpostError: the bundle cannot be read, or the model not be built.

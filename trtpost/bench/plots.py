@@ -25,7 +25,7 @@ OURS, OTHERS = "#1a7f46", "#4c7cf0"
 
 
 def pipeline_plots(report: PipelineReport) -> list[str]:
-    """For each photo the stages of each system, stacked; with several photos also how each system grows."""
+    """Plot the stages of each system, stacked, for each photo; with several, also how each system grows."""
     plots = []
     for sheet in report.sheets:
         rows = [row for row in sheet.rows if row.timing is not None]
@@ -40,7 +40,7 @@ def pipeline_plots(report: PipelineReport) -> list[str]:
 
 
 def post_plots(report: PostReport) -> list[str]:
-    """Each row's time on a logarithmic scale, with the floor as a line; nearest, then bilinear."""
+    """Plot each row's time on a logarithmic scale, with the floor as a line; nearest, then bilinear."""
     plots = []
     for way in ("nearest", "bilinear"):
         rows = [row for row in report.rows if row.resize == way and row.milliseconds]
@@ -100,7 +100,7 @@ def _figure(rows: int) -> tuple[Any, Any]:
 
 
 def _svg(figure: Any) -> str:
-    """The figure alone, without what makes it a file, so that it can stand in a page."""
+    """The figure's SVG without what makes it a file, so that it can stand in a page."""
     import matplotlib
 
     stream = io.StringIO()

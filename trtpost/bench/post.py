@@ -18,7 +18,7 @@ from trtpost.machine import default_threads
 from trtpost.spec import MAX_SIDE, Pattern, Post, Resize
 
 MAX_BYTES = 2 << 30
-"""Of logits or mask: the rivals need many times as much."""
+"""Largest logits or mask: the rivals need many times as much."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class RivalResult:
 
 @dataclass(frozen=True)
 class PostReport:
-    """All rows, and what they were measured on. `floor`: reading the logits once and writing the mask once, in ms."""
+    """All rivals' results; `floor` is the time to read the logits once and write the mask once, in ms."""
 
     classes: int
     source: tuple[int, int]
@@ -69,7 +69,7 @@ def bench_post(
     rounds: int = 15,
     advance: Callable[[], None] = lambda: None,
 ) -> PostReport:
-    """Run everybody in turn in this process.
+    """Run all rivals in turn in this process.
 
     Args:
         classes: channels of the logits, from 2 to 256.
@@ -132,7 +132,7 @@ def bench_post(
 
 
 def make_logits(classes: int, source: tuple[int, int], pattern: Pattern) -> NDArray[np.float32]:
-    """Logits float32 [1, classes, h, w], the same every time."""
+    """Make logits float32 [1, classes, h, w], the same every time."""
     rng = np.random.default_rng(0)
     if pattern == "noise":
         return rng.standard_normal((1, classes, *source), np.float32)
@@ -141,7 +141,7 @@ def make_logits(classes: int, source: tuple[int, int], pattern: Pattern) -> NDAr
 
 
 def boundary_share(logits: NDArray[np.float32]) -> float:
-    """Share of the cells whose four corners do not agree."""
+    """Share of the logits' cells whose four corners have different classes."""
     labels = logits[0].argmax(0)
     corner = labels[:-1, :-1]
     agree = (corner == labels[1:, :-1]) & (corner == labels[:-1, 1:]) & (corner == labels[1:, 1:])
@@ -163,7 +163,7 @@ class _Judge:
         self._references: dict[tuple[Resize, str], NDArray[np.int32]] = {}
 
     def compare(self, mask: NDArray[Any], rival: Rival) -> tuple[int, int]:
-        """Number of pixels that differ, and how many of them are ties: the two best closer than rounding."""
+        """Count the pixels that differ, and how many of them are ties: the two best closer than rounding."""
         # the bilinear rivals share one convention under three names
         key = (rival.resize, rival.match if rival.resize == "nearest" else "tf")
         if key not in self._references:

@@ -30,7 +30,7 @@ Kind = Literal["kernel", "variant", "rival"]
 
 @dataclass(frozen=True)
 class Rival:
-    """`start` loads the package and places the logits; what it returns is timed.
+    """A way from logits to a mask: `start` loads the package and places the logits; what it returns is timed.
 
     `kind`: `kernel` is ours; `variant` is built on our code too, so it is no rival.
     """
@@ -43,7 +43,7 @@ class Rival:
 
 
 def rivals() -> list[Rival]:
-    """Ours first; the reference pipeline of the field (TensorFlow) next."""
+    """All rivals: ours first, then the reference pipeline of the field (TensorFlow)."""
     return [*_ours(), *_tensorflow(), *_torch(), *_opencv(), *_onnxruntime()]
 
 
@@ -184,7 +184,7 @@ def _onnxruntime() -> Iterator[Rival]:
 
 
 def _plain_nearest(logits: Logits, size: tuple[int, int]) -> onnx.ModelProto:
-    """What exporters write: ArgMax, then an integer Resize. It rounds some indices differently from TensorFlow."""
+    """A model as exporters write it: ArgMax, then a Resize that rounds some indices differently from TensorFlow."""
     shape = ", ".join(map(str, logits.shape))
     return onnx.parser.parse_model(f"""
     <ir_version: 8, opset_import: ["" : 17]>

@@ -17,7 +17,7 @@ def _by(size: tuple[int, int]) -> str:
 
 
 def post_grids(report: PostReport) -> list[Grid]:
-    """One grid, nearest above bilinear, each row against our kernel and against the floor."""
+    """Make one grid, nearest above bilinear, each row against our kernel and against the floor."""
     rows: list[Cells] = []
     notes = []
     if report.floor is not None:
@@ -64,7 +64,7 @@ def _mask_verdict(row: RivalResult) -> str:
 
 
 def pipeline_grids(report: PipelineReport) -> list[Grid]:
-    """A grid for each photo, with the ratios that matter below it; at the end how each system grows."""
+    """Make a grid for each photo, with the ratios that matter below it; the last says how each system grows."""
     grids = [_sheet_grid(sheet) for sheet in report.sheets]
     if len(report.sheets) > 1:
         rows = tuple(
@@ -78,7 +78,7 @@ def pipeline_grids(report: PipelineReport) -> list[Grid]:
 
 
 def pipeline_title(report: PipelineReport) -> str:
-    """What was measured, and on what."""
+    """A line that says what was measured, and on what."""
     return (
         f"{report.model}: {_by(report.network)}, {report.classes} classes; photo file to mask file, medians in "
         f"milliseconds; {report.threads} threads; {report.machine}"
@@ -116,7 +116,7 @@ def _aside(row: SystemResult | None) -> str:
 
 
 def _ratios(sheet: Sheet) -> list[str]:
-    """A line on each of the two that people come from."""
+    """Say of the two systems that people come from how much longer each takes than ours."""
     lines = []
     for name in (FIELD, OPENCV):
         row = sheet.row(name)

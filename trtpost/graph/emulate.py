@@ -56,7 +56,7 @@ def rounded(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def with_outputs(model: onnx.ModelProto, names: Iterable[str]) -> onnx.ModelProto:
-    """A copy that also gives the named tensors, after its own outputs."""
+    """A copy of the model that also gives the named tensors, after its own outputs."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     own = {value.name for value in copy.graph.output}

@@ -54,7 +54,7 @@ def blame(bundle: Bundle, reference: Reference, result: Result, name: str) -> Bl
         bundle: what is verified; its stages are looked at in ONNX Runtime.
         reference: the replaced pipeline.
         result: the bundle's mask of the photo.
-        name: of the photo, for people.
+        name: what the photo is called, for people.
     """
     tensor, logits = _inside(bundle, result.photo)
     levels = levels_of(result.photo, reference.pre, reference.located.logits_size)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trtpost.builder.build import Decided
 
 SQUASHING = ("Softmax", "LogSoftmax", "Sigmoid")
-"""What may lie between the logits that a bundle takes and the output that people see."""
+"""Ops that may lie between the logits that a bundle takes and the output that people see."""
 
 
 @dataclass(frozen=True)
@@ -73,16 +73,16 @@ class _Raw:
 
 
 Runner = Callable[[NDArray[Any]], tuple[_Raw, _Raw | None]]
-"""Input tensor to the output that was chosen and, for labels, what they are the ArgMax of."""
+"""A function of the input tensor that gives the chosen output and, for labels, what they are the ArgMax of."""
 
 
 def load_network(source: Path, kind: str, decided: Decided, signature: str | None) -> Network:
-    """The model in its own framework.
+    """Load a model into its own framework.
 
     Args:
         source, kind: the model and what `kind_of` says of it.
         decided: which of its outputs is the mask's, and in which layout.
-        signature: of a SavedModel that has several.
+        signature: which signature of a SavedModel that has several.
 
     Raises:
         TrtpostError: the framework is missing or refuses the model, or the scores cannot be read from it.
@@ -125,14 +125,14 @@ def load_network(source: Path, kind: str, decided: Decided, signature: str | Non
 
 
 def with_background(scores: NDArray[np.float32], located: Located) -> NDArray[np.float32]:
-    """Scores [h, w, C] after the threshold that one of them must exceed, where there is one."""
+    """Scores [h, w, C], preceded by the threshold that one of them must exceed, where there is one."""
     if located.background is None:
         return scores
     return np.pad(scores, ((0, 0), (0, 0), (1, 0)), constant_values=np.float32(located.background))
 
 
 def _scores(raw: _Raw, layout: Layout, located: Located) -> NDArray[np.float32]:
-    """[h, w, C] of the first image; of an output without four dimensions the pixels are in the same order."""
+    """Scores [h, w, C] of the first image; an output without four dimensions has its pixels in the same order."""
     values = raw.values
     if values.ndim != 4 or (all(located.logits_size) and located.head != "labels"):
         batch, (height, width) = max(located.batch, 1), located.logits_size
@@ -146,7 +146,7 @@ def _step(raw: _Raw) -> float:
 
 
 def _typed(tensor: NDArray[Any], dtype: Any) -> NDArray[Any]:
-    """The tensor as a framework takes it: quantised to int8, pixels are less by 128."""
+    """The tensor as a framework takes it; pixels that become int8 are less by 128."""
     if tensor.dtype == np.uint8 and dtype == np.int8:
         return (tensor.astype(np.int16) - 128).astype(np.int8)
     typed: NDArray[Any] = tensor.astype(dtype)
@@ -162,7 +162,7 @@ def _plane(labels: NDArray[Any], located: Located) -> tuple[int, ...]:
 
 
 def output_layout(located: Located) -> Layout:
-    """Of the output that people see: a Transpose behind the logits turns theirs."""
+    """The layout of the output that people see: a Transpose behind the logits turns theirs."""
     if located.dropped.count("Transpose") % 2 == 0:
         return located.layout
     return "NHWC" if located.layout == "NCHW" else "NCHW"

@@ -28,7 +28,7 @@ from trtpost.verify.compare import IGNORE, Overlap, overlap
 from trtpost.verify.truths import read_truth, truths_in
 
 TOLERANCE = 0.001
-"""Of the diagonal: how far from the truth's boundary a boundary may lie to count as found; at least one pixel."""
+"""Share of the diagonal by which a boundary that counts as found may be off; at least one pixel is allowed."""
 
 REPEATS = 7
 """Runs of each photo, both orders in turn; the fastest counts."""
@@ -41,13 +41,13 @@ NAMES: dict[Resize, str] = {
 
 @dataclass(frozen=True)
 class Order:
-    """One order of the two steps.
+    """The scores of one order of the two steps.
 
     Attributes:
         resize: as in `Post`.
         mean_iou: with the ground truth, over the pixels of all photos.
         boundary: boundary F-score with the ground truth, over all photos, mean of the classes that it holds.
-        milliseconds: of ArgMax and resize, median over the photos of the fastest run.
+        milliseconds: what ArgMax and resize take, median over the photos of the fastest run.
     """
 
     resize: Resize
@@ -57,13 +57,13 @@ class Order:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The order's name for people."""
         return NAMES[self.resize]
 
 
 @dataclass(frozen=True)
 class Orders:
-    """What was found: `tolerance` is in pixels, as a range where the photos differ in size."""
+    """Both orders' scores; `tolerance` is in pixels, as a range where the photos differ in size."""
 
     against: str
     engine: str
@@ -91,7 +91,7 @@ class Boundaries:
 
     @property
     def score(self) -> float:
-        """F: harmonic mean of precision and recall, mean over the classes whose boundary the truth holds."""
+        """Harmonic mean of precision and recall, averaged over the classes whose boundary the truth holds."""
         occurs = self.truth > 0
         if not occurs.any():
             return 1.0
@@ -115,7 +115,7 @@ def compare_orders(
     Args:
         against: the model.
         images, labels: as for `verify`.
-        options: of both builds; `resize` is not looked at.
+        options: what both builds take; `resize` is not looked at.
         backend: as in `Segmenter`.
         progress: is told of the builds.
         advance: is called after each photo.
@@ -184,17 +184,17 @@ def compare_orders(
 
 
 def orders_to_json(report: Orders) -> str:
-    """For programs."""
+    """The scores as JSON, for programs."""
     return json.dumps(asdict(report), indent=2)
 
 
 def reach_of(shape: tuple[int, ...]) -> int:
-    """`TOLERANCE` of the diagonal of a mask [H, W], in pixels."""
+    """`TOLERANCE` for a mask [H, W], in pixels."""
     return max(1, round(TOLERANCE * math.hypot(*shape)))
 
 
 def boundaries_of(mask: NDArray[Any], truth: NDArray[Any], classes: int, reach: int) -> Boundaries:
-    """Boundaries of a mask [H, W] against those of the truth, no farther apart than `reach` pixels in either axis."""
+    """Compare a mask's boundaries with the truth's: right ones are at most `reach` pixels apart in either axis."""
     known = truth != IGNORE
     counted = ~_widened(~known, 1)  # where the truth ends nothing begins
     counts = np.zeros((4, classes))

@@ -18,7 +18,7 @@ from trtpost.verify.compare import Figures
 
 @dataclass(frozen=True)
 class PhotoFigures:
-    """One photo: its file, its size (H, W), its figures."""
+    """The file of a photo, its size (H, W), and its figures."""
 
     photo: Path
     size: tuple[int, int]
@@ -36,7 +36,7 @@ class Report:
         pipeline: the replaced pipeline in one line.
         classes: name of each class.
         photos: by their real differences, worst first.
-        total: of all photos.
+        total: figures of all photos together.
         minimum, because: the share of pixels that must agree apart from ties, and why this one.
         blame: where differences begin; None where there are none.
         notes: what the reader should know.
@@ -63,7 +63,7 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """One sentence."""
+        """One sentence that sums the report up."""
         total = self.total
         if self.blame is not None:
             return f"{counted(total.real, 'pixel')} really differ{'s' * (total.real == 1)}; {self.blame.verdict}"
@@ -73,7 +73,7 @@ class Report:
 
 
 def report_to_json(report: Report) -> str:
-    """For programs."""
+    """The report as JSON, for programs."""
 
     def figures(one: Figures) -> dict[str, Any]:
         found: dict[str, Any] = {

@@ -77,7 +77,7 @@ ROUNDED = 1e-4
 """Share of pixels that roundings may move when no stage is at fault."""
 
 Show = Callable[[PhotoFigures, Photo, Masked, NDArray[Any]], None]
-"""Is shown each photo with its figures, the reference's mask and the bundle's."""
+"""A function that is shown each photo with its figures, the reference's mask and the bundle's."""
 
 
 def verify(
@@ -93,7 +93,7 @@ def verify(
     progress: Progress | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> Report:
-    """Run both on every photo, compare, and write the score into the bundle's passport.
+    """Run bundle and replaced pipeline on every photo, compare, and write the score into the passport.
 
     Args:
         bundle: what is verified.
@@ -176,7 +176,7 @@ def verify(
 def _compared(
     photos: Iterable[Path], truths: dict[Path, Path], reference: Reference, segmenter: Segmenter, notes: list[str]
 ) -> Iterator[tuple[PhotoFigures, Masked, Result]]:
-    """Each photo that fits the engine: its figures, the reference's mask, the bundle's result. Others become notes."""
+    """Figures, reference's mask and bundle's result of each photo that fits the engine; others become notes."""
     names = segmenter.bundle.passport.classes
     ties_known = True
     for path in photos:
@@ -207,7 +207,7 @@ def _of_another(bundle: Bundle, against: Path, error: ModelError) -> ModelError:
 
 
 def reference_for(against: Path, kind: str, options: BuildOptions, progress: Progress) -> Reference:
-    """The replaced pipeline of a model: what a build without a bundle's help would make of it.
+    """The replaced pipeline of a model: what a build would decide without a bundle's help.
 
     Raises:
         TrtpostError: the model cannot be understood, or run in its own framework.

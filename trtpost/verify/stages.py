@@ -27,7 +27,7 @@ ONE_LEVEL = 1.5
 """Levels of the 8-bit pixel that two resizes may differ by; a half more for 16-bit tensors."""
 
 FEW = 1e-3
-"""Share of a tensor's values that may lie outside of that."""
+"""Share of a tensor's values that may differ by more than `ONE_LEVEL`."""
 
 LAYOUTS: tuple[Layout, Layout] = ("NHWC", "NCHW")
 
@@ -40,7 +40,7 @@ SAME_LOGITS = 1e-4
 
 @dataclass(frozen=True)
 class Stage:
-    """What was found of one stage."""
+    """Whether a stage differs, and a text that says how."""
 
     name: StageName
     differs: bool
@@ -48,7 +48,7 @@ class Stage:
 
 
 def channels_last(tensor: NDArray[Any], layout: Layout) -> NDArray[Any]:
-    """[1, ...] to [h, w, C]."""
+    """The first image of a tensor [1, ...] as [h, w, C]."""
     return np.moveaxis(tensor[0], 0, -1) if layout == "NCHW" else np.asarray(tensor[0])
 
 
@@ -56,7 +56,7 @@ def channels_last(tensor: NDArray[Any], layout: Layout) -> NDArray[Any]:
 
 
 def preprocessing(bundle: Bundle, reference: Reference, ours: NDArray[Any], levels: NDArray[np.uint8]) -> Stage:
-    """The tensor that the bundle's network gets, [h, w, C], against the reference's."""
+    """Compare the tensor that the bundle's network gets, [h, w, C], with the reference's."""
     pre = reference.pre
     expected = channels_last(tensor_of(levels, pre, reference.located), reference.located.input_layout)
     if ours.shape != expected.shape:
@@ -139,7 +139,7 @@ def _placement(bundle: Bundle, reference: Reference) -> str:
 def network(
     bundle: Bundle, reference: Reference, answer: Answer, logits: NDArray[Any], same_input: bool
 ) -> tuple[Answer | None, Layout, Stage]:
-    """The bundle's logits as an answer of the reference, in which layout they are, and how far off they are.
+    """Give the bundle's logits as an answer of the reference, the layout that they are in, and how far off they are.
 
     The layout is the one in which they are like the reference's; a bundle may read them in the other.
     """
@@ -205,7 +205,7 @@ def _squash(scores: NDArray[np.float32], squashed: str) -> NDArray[np.float32]:
 
 
 def other_heads(bundle: Bundle, reference: Reference) -> str | None:
-    """What is said where one of them has a background that the network has no channel for, and the other has not."""
+    """Say so where one of them has a background that the network has no channel for, and the other has not."""
     multilabel = [one.background is not None for one in (bundle.passport.located, reference.located)]
     if multilabel[0] == multilabel[1]:
         return None
@@ -219,7 +219,7 @@ def other_heads(bundle: Bundle, reference: Reference) -> str | None:
 def post_processing(
     bundle: Bundle, reference: Reference, answer: Answer, logits: NDArray[Any], layout: Layout, result: Result
 ) -> Stage:
-    """The reference's post-processing of the bundle's logits, which are in `layout`, against the bundle's mask."""
+    """Compare the reference's post-processing of the bundle's logits, which are in `layout`, with the bundle's mask."""
     size = (result.mask.shape[0], result.mask.shape[1])
     expected = masked(answer, size, reference)
     different = result.mask != expected.labels
@@ -238,7 +238,7 @@ def post_processing(
 
 
 def _like_post(bundle: Bundle, right: Post, logits: NDArray[Any], result: Result) -> str:
-    """The change of the right post-processing that makes the bundle's mask of its logits; empty where there is none."""
+    """Name the change of the right post-processing that makes the bundle's mask; empty where there is none."""
     passport = bundle.passport
     if passport.post.head != right.head:
         return f"the bundle has head '{passport.post.head}', the reference '{right.head}'"
@@ -257,7 +257,7 @@ def _like_post(bundle: Bundle, right: Post, logits: NDArray[Any], result: Result
 
 
 def _changes(right: Post, actual: Post) -> Iterator[tuple[dict[str, Any], str]]:
-    """One thing at a time, then all that the bundle's passport says, and what each is called."""
+    """Change one setting at a time, then all to what the bundle's passport says; each comes with its name."""
     other: Layout = "NHWC" if right.layout == "NCHW" else "NCHW"
     yield {"layout": other}, f"the bundle reads the logits as {other}, and they are {right.layout}"
     for match in MATCHES[right.resize]:
