@@ -4,5 +4,5 @@
 in its own framework and `frameworks.py` resizing as each framework does; `compare.py` holds the figures, `truths.py`
 reads ground truth. `blame.py` searches where a difference begins, `stages.py` names what a stage does otherwise.
 `report.py` and `html_report.py` are what is told, `orders.py` is the choice between the two orders of resize and
-ArgMax.
+ArgMax, by the IoU and by what `boundaries.py` says.
 """

@@ -17,6 +17,7 @@ from trtpost.builder.options import MIN_AGREEMENT, BuildOptions
 from trtpost.bundle.folder import Bundle, record_verification
 from trtpost.bundle.passport import ASSUMED, Passport, Verification
 from trtpost.convert import kind_of
+from trtpost.describe import describe_spec
 from trtpost.errors import BundleError, ImageError, ModelError, SpecError, printable
 from trtpost.photos.decode import Photo
 from trtpost.photos.find import photos_in
@@ -242,8 +243,6 @@ def _score(against: Path, content: str, engine: str, done: list[PhotoFigures], t
 
 
 def _describe(reference: Reference) -> str:
-    from trtpost.describe import describe_spec
-
     background = reference.located.background
     steps = describe_spec(reference.pre, reference.post, reference.decided.origin, background)
     return steps.removesuffix(f", size {reference.post.size}")
