@@ -27,11 +27,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import scenes  # noqa: E402
 
 from trtpost import BuildOptions, Segmenter, build  # noqa: E402
-from trtpost.bench import tables  # noqa: E402
-from trtpost.bench.measure import Candidate, interleave  # noqa: E402
+from trtpost.bench.measure import machine, medians  # noqa: E402
+from trtpost.bench.output import shown  # noqa: E402
 from trtpost.bench.picture import write_photo  # noqa: E402
 from trtpost.bench.pipeline import bench_pipeline  # noqa: E402
-from trtpost.bench.post import machine, make_logits  # noqa: E402
+from trtpost.bench.post import make_logits  # noqa: E402
+from trtpost.bench.tables import pipeline_grids, pipeline_title  # noqa: E402
 from trtpost.kernels.reference import bilinear  # noqa: E402
 from trtpost.masks import png  # noqa: E402
 from trtpost.masks.colours import palette  # noqa: E402
@@ -86,13 +87,13 @@ def _whole(bundle: Any, street: Path) -> str:
     source = ROOT / "models" / "scenes.keras"
     drawn = bench_pipeline(bundle, source, image=street, megapixels=(), rounds=ROUNDS)
     growing = bench_pipeline(bundle, source, megapixels=(1, 12, 50, 100), rounds=5)
-    shown = [_text(tables.pipeline_title(drawn)), _text(tables.shown(tables.pipeline_grids(drawn)))]
-    shown += ["", _text(tables.shown(tables.pipeline_grids(growing)))]
+    lines = [_text(pipeline_title(drawn)), _text(shown(pipeline_grids(drawn)))]
+    lines += ["", _text(shown(pipeline_grids(growing)))]
     return (
         "## The whole\n\n`trtpost bench pipeline models/scenes.keras --image street.jpg`, a street drawn at 12 "
         "megapixels; then `--megapixels 1,12,50,100`, pictures as full of detail as photos. `pixels as ours` is no "
         "error of anybody's: OpenCV and PyTorch have nearest conventions of their own, and TensorFlow decodes JPEGs "
-        "with another DCT.\n\n```\n" + "\n".join(shown) + "\n```\n"
+        "with another DCT.\n\n```\n" + "\n".join(lines) + "\n```\n"
     )
 
 
@@ -154,8 +155,7 @@ def _times(ways: dict[str, Callable[[Any], Any]], argument: Any) -> dict[str, fl
     def bound(way: Callable[[Any], Any]) -> Callable[[], Any]:
         return lambda: way(argument)
 
-    candidates = [Candidate(name, bound(way)) for name, way in ways.items()]
-    return {one.candidate.name: one.median for one in interleave(candidates, rounds=ROUNDS, budget=5.0)}
+    return medians({name: bound(way) for name, way in ways.items()}, rounds=ROUNDS, budget=5.0)
 
 
 # --- decoding at a fraction

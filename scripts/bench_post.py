@@ -8,8 +8,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from trtpost.bench.post import Report, bench_post
-from trtpost.bench.tables import post_grids, shown
+from trtpost.bench.output import shown
+from trtpost.bench.post import PostReport, bench_post
+from trtpost.bench.tables import post_grids
 from trtpost.spec import Pattern
 
 CASES: tuple[tuple[int, tuple[int, int], tuple[int, int], Pattern], ...] = (
@@ -50,7 +51,7 @@ def main() -> int:
     return 0
 
 
-def _summary(report: Report) -> str:
+def _summary(report: PostReport) -> str:
     cells = [
         str(report.classes),
         "x".join(map(str, report.source)),

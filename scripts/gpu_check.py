@@ -45,7 +45,7 @@ CASES: tuple[tuple[int, tuple[int, int], tuple[int, int]], ...] = (
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table."""
+    """A line of the table."""
 
     stage: str
     what: str
@@ -62,7 +62,7 @@ class Launcher(Protocol):
         """Copy to the device; the address stays valid."""
 
     def room(self, size: int) -> int:
-        """Device memory."""
+        """Make room in device memory."""
 
     def get(self, address: int, out: NDArray[Any]) -> None:
         """Copy from the device."""
@@ -71,7 +71,7 @@ class Launcher(Protocol):
         """One of our kernels, as a function of grid and arguments."""
 
     def copy(self, target: int, source: int, size: int) -> None:
-        """On the device."""
+        """Copy on the device."""
 
     def milliseconds(self, run: Callable[[], None]) -> float:
         """Median of many runs, by the GPU's clock."""
@@ -126,14 +126,14 @@ def main() -> int:
 
 
 class Skipped(Exception):  # noqa: N818, nothing is wrong
-    """Why a stage does not run."""
+    """Says why a stage does not run."""
 
 
 # ---- (a) -------------------------------------------------------------------------------------------------------------
 
 
 def device() -> Iterator[Row]:
-    """What there is, and how fast it copies."""
+    """Tell what GPU there is, and how fast it copies."""
     driver = cuda.driver()
     if driver is None or not driver.devices:
         raise Skipped("no NVIDIA GPU")
@@ -150,7 +150,7 @@ def device() -> Iterator[Row]:
 
 @contextmanager
 def launcher_here() -> Iterator[Launcher]:
-    """pycuda, or CuPy where it is missing."""
+    """Choose pycuda, or CuPy where it is missing."""
     reasons = []
     for kind in (Pycuda, Cupy):
         try:
@@ -167,7 +167,7 @@ def launcher_here() -> Iterator[Launcher]:
 
 
 class Pycuda:
-    """By pycuda."""
+    """Launches by pycuda."""
 
     name = "pycuda"
 
@@ -220,7 +220,7 @@ class Pycuda:
 
 
 class Cupy:
-    """By CuPy."""
+    """Launches by CuPy."""
 
     name = "CuPy"
 
@@ -276,7 +276,7 @@ class Cupy:
 
 
 def kernel_stage() -> Iterator[Row]:
-    """Our kernel on every pixel, and on the clock."""
+    """Check our kernel on every pixel, and on the clock."""
     if (driver := cuda.driver()) is None or not driver.devices:
         raise Skipped("no NVIDIA GPU")
     with launcher_here() as launcher:
@@ -289,7 +289,7 @@ def kernel_stage() -> Iterator[Row]:
 
 
 def _speed(launcher: Launcher, logits: NDArray[np.float32], size: tuple[int, int], post: Post) -> Iterator[Row]:
-    """Our kernel and its rivals on one case."""
+    """Time our kernel and its rivals on one case."""
     _, ours, floor = _launch(launcher, logits, size, post)
     title = f"{'x'.join(map(str, logits.shape[1:]))} to {size[0]}x{size[1]}, {post.resize}"
     yield Row("", title, f"{ours:.3f} ms", f"{ours / floor:.1f} x reading the logits and writing the mask once")
@@ -300,7 +300,7 @@ def _speed(launcher: Launcher, logits: NDArray[np.float32], size: tuple[int, int
 
 
 def _correctness(launcher: Launcher) -> Iterator[Row]:
-    """Random logits of every kind, many sizes; pixels that differ from the reference and are no tie within rounding."""
+    """Count pixels that differ from the reference and are no tie within rounding, of random logits of every kind."""
     random = np.random.default_rng(1)
     pixels = wrong = ties = 0
     for round_ in range(60):
@@ -337,7 +337,7 @@ def _correctness(launcher: Launcher) -> Iterator[Row]:
 
 
 def _is_tie(logits: NDArray[Any], size: tuple[int, int], post: Post, mask: NDArray[Any]) -> NDArray[np.bool_]:
-    """Pixels whose chosen class is the best within rounding."""
+    """True for pixels whose chosen class is the best within rounding."""
     planar = limited(logits if post.layout == "NCHW" else logits.transpose(0, 3, 1, 2))
     if post.resize == "nearest":
         return np.zeros(mask.shape, bool)
@@ -376,7 +376,7 @@ def _launch(
 
 
 def _rivals(logits: NDArray[np.float32], size: tuple[int, int], resize: str) -> Iterator[tuple[str, float]]:
-    """PyTorch and CuPy, logits and mask on the device; those that are installed."""
+    """Time those of PyTorch and CuPy that are installed, logits and mask on the device."""
     try:
         import torch
         from torch.nn import functional
@@ -422,7 +422,7 @@ def _torch_milliseconds(torch: Any, run: Callable[[], Any]) -> float:
 
 
 def smooth_logits(classes: int, source: tuple[int, int]) -> NDArray[np.float32]:
-    """[1, C, h, w] as networks give them: large regions, few boundaries."""
+    """Logits [1, C, h, w] as networks give them: large regions, few boundaries."""
     coarse = np.random.default_rng(0).standard_normal((8, 8, classes)).astype(np.float32)
     return np.ascontiguousarray(4 * bilinear(coarse, source).transpose(2, 0, 1)[None])
 
@@ -431,7 +431,7 @@ def smooth_logits(classes: int, source: tuple[int, int]) -> NDArray[np.float32]:
 
 
 def engine_stage() -> Iterator[Row]:
-    """Our own network: plan, run, compare, time."""
+    """Build a plan of our own network, run, compare and time it."""
     from trtpost import Segmenter, build
     from trtpost.backends.tensorrt.flavour import builder_here
     from trtpost.cli.tables import parts_of
@@ -470,7 +470,7 @@ def engine_stage() -> Iterator[Row]:
 
 
 def tensorflow_stage() -> Iterator[Row]:
-    """ArgMax and resize in TensorFlow on the GPU, as in the field."""
+    """Time ArgMax and resize in TensorFlow on the GPU, as in the field."""
     try:
         import tensorflow as tf
     except ImportError as error:

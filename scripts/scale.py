@@ -22,8 +22,8 @@ from rich.table import Table
 
 import trtpost.ray as archive
 from trtpost import BuildOptions, Segmenter, build
+from trtpost.bench.measure import machine
 from trtpost.bench.picture import sides_of, write_photo
-from trtpost.bench.post import machine
 from trtpost.bundle.folder import Bundle
 from trtpost.jobs import plan_jobs, run_all
 from trtpost.machine import default_threads

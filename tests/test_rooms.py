@@ -15,8 +15,8 @@ PACKAGE = Path(importlib.util.find_spec("trtpost").origin).parent
 
 FLOORS = (
     {"errors"},
-    {"spec", "letterbox", "machine", "timing", "progress", "packages", "terminal"},
-    {"cuda", "onnx_runtime", "storage", "kernels", "graph"},
+    {"spec", "letterbox", "machine", "timing", "progress", "packages", "terminal", "onnx_runtime"},
+    {"cuda", "storage", "kernels", "graph"},
     {"photos", "bundle", "graph.reading"},
     {"masks", "convert", "graph.head"},
     {"graph.baking"},

@@ -9,9 +9,9 @@ import pytest
 from conftest import package
 from rich.console import Console
 
-from trtpost.bench.measure import Candidate, interleave
+from trtpost.bench.output import shown
 from trtpost.bench.post import bench_post, boundary_share, make_logits
-from trtpost.bench.tables import post_grids, shown
+from trtpost.bench.tables import post_grids
 from trtpost.errors import SpecError
 
 
@@ -74,15 +74,3 @@ def test_patterns():
             bench_post(3, source, size)
     with pytest.raises(SpecError, match="2 to 256 classes"):
         bench_post(1, (8, 8), (8, 8))
-
-
-def test_rounds_are_in_turn_and_slow_candidates_sit_out():
-    calls = []
-    candidates = [
-        Candidate("quick", lambda: calls.append("quick")),
-        Candidate("slow", lambda: calls.append("slow")),
-        Candidate("absent", missing="not here"),
-    ]
-    measured = interleave(candidates, rounds=5, budget=0.0)
-    assert {one.candidate.name: len(one.milliseconds) for one in measured} == {"quick": 3, "slow": 3}
-    assert set(calls[:2]) == {"quick", "slow"}

@@ -45,7 +45,7 @@ from trtpost.storage.files import open_regular
 from trtpost.storage.pages import write_page
 from trtpost.storage.whole_file import write_whole
 from trtpost.triton.export import export_triton
-from trtpost.verify.run import read_truth
+from trtpost.verify.truths import read_truth
 
 SECRET = b"a secret of somebody else's, which no command may copy, replace or lose" * 9
 MASK = encode_mask(np.zeros((6, 9), np.uint8), palette(("a", "b")), mark="0" * 64)

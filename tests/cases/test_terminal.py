@@ -17,7 +17,7 @@ from nets import nchw, save
 from PIL import Image
 from rich.text import Text
 
-from trtpost.bench.tables import Grid, shown
+from trtpost.bench.output import Grid, shown
 from trtpost.builder.build import build
 from trtpost.bundle.passport import Plan, Verification
 from trtpost.cli import tables as report
@@ -30,10 +30,11 @@ from trtpost.jobs import Job, Outcome, Share
 from trtpost.photos.find import PhotoFile
 from trtpost.terminal import PlainConsole, as_markup
 from trtpost.timing import Timing
-from trtpost.verify.blame import Blame, Stage
+from trtpost.verify.blame import Blame
 from trtpost.verify.compare import Figures, Overlap
 from trtpost.verify.orders import Order, Orders, orders_to_json
-from trtpost.verify.run import PhotoFigures, Report, report_to_json
+from trtpost.verify.report import PhotoFigures, Report, report_to_json
+from trtpost.verify.stages import Stage
 
 HOSTILE = "a\x1b]0;title\x07\x1b[2Jb\x9b31m\u202ec\r\nd\x08[red]e[/]\u2028"
 """Sets the title, clears the screen, changes colours, runs backwards, begins a line, is markup."""

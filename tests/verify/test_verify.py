@@ -16,11 +16,8 @@ from trtpost.builder.build import build
 from trtpost.bundle.folder import load_bundle
 from trtpost.errors import ImageError, ModelError, SpecError
 from trtpost.spec import MATCHES
-from trtpost.verify.compare import compare, overlap
 from trtpost.verify.html_report import Gallery, write_page
-from trtpost.verify.orders import boundaries_of, compare_orders
-from trtpost.verify.reference import Masked
-from trtpost.verify.run import Replaced, read_truth, verify
+from trtpost.verify.run import Replaced, verify
 
 
 @pytest.fixture
@@ -157,51 +154,6 @@ def test_ground_truth_scores_both(place):
     assert reference.mean_iou != ours.mean_iou
 
 
-def test_figures_of_masks_made_by_hand():
-    reference = np.array([[0, 0, 1], [1, 2, 2]], np.int32)
-    ours = np.array([[0, 1, 1], [1, 2, 0]])
-    ties = np.array([[False, True, False], [False, False, False]])
-    truth = np.array([[0, 255, 1], [1, 255, 2]])
-    found = compare(Masked(reference, ties), ours, truth, 3)
-    assert (found.pixels, found.different, found.tied, found.real, found.ties) == (6, 2, 1, 1, 1)
-    assert found.overlap.ious.tolist() == [1 / 3, 2 / 3, 1 / 2]
-    assert found.truth[0].mean_iou == 1
-    assert found.truth[1].ious.tolist() == [1 / 2, 1, 0]
-    total = found + found
-    assert total.agreement == found.agreement == pytest.approx(4 / 6)
-    assert total.agreement_apart_from_ties == pytest.approx(5 / 6)
-
-
-def test_overlaps_of_unlike_length_add_up():
-    total = overlap(np.array([0]), np.array([0]), 1) + overlap(np.array([2]), np.array([1]), 3)
-    assert total.both.tolist() == [1, 0, 0]
-    assert total.either.tolist() == [1, 1, 1]
-
-
-def test_boundaries_within_reach_count():
-    truth = np.zeros((20, 20), np.int32)
-    truth[:, 10:] = 1
-    moved = np.zeros_like(truth)
-    moved[:, 13:] = 1
-    assert boundaries_of(truth, truth, 2, 1).score == 1
-    assert boundaries_of(moved, truth, 2, 3).score == 1
-    assert boundaries_of(moved, truth, 2, 2).score == 0
-    ignored = np.where(np.arange(20) < 14, truth, 255)
-    assert boundaries_of(truth, ignored, 2, 1).score == 1
-
-
-def test_orders_scores_both(place):
-    found = compare_orders(place / "net.onnx", place / "photos", place / "labels", options(), backend="onnxruntime")
-    assert [order.resize for order in found.orders] == ["nearest", "bilinear"]
-    assert all(0 < order.mean_iou < 1 and 0 < order.boundary <= 1 and order.milliseconds > 0 for order in found.orders)
-
-
-def options():
-    from trtpost.builder.options import BuildOptions
-
-    return BuildOptions(normalize="signed")
-
-
 def test_faults_are_one_sentence(place):
     bundle = build(place / "net.onnx", place / "b.trtpost", flavour="none", normalize="signed")
     (place / "empty").mkdir()
@@ -217,20 +169,6 @@ def test_faults_are_one_sentence(place):
         verify(bundle, place / "net.onnx", place / "photos", labels=place / "empty")
     with pytest.raises(ImageError, match="is not a folder"):
         verify(bundle, place / "net.onnx", place / "photos", labels=place / "nowhere")
-
-
-@pytest.mark.parametrize(
-    ("array", "words"),
-    [
-        (np.zeros((5, 6), np.uint8), "has 5x6 pixels and its photo 40x61"),
-        (np.zeros((40, 61, 3), np.uint8), "is a picture in colours"),
-        (np.full((40, 61), 7, np.uint8), "holds class id 7, and there are 4 classes"),
-    ],
-)
-def test_labels_that_do_not_fit(place, array, words):
-    Image.fromarray(array).save(place / "labels/a.png")
-    with pytest.raises(ImageError, match=words):
-        read_truth(place / "labels/a.png", (40, 61), ("a", "b", "c", "d"))
 
 
 def test_photos_that_do_not_fit_are_left_out(place):
@@ -269,7 +207,7 @@ def test_what_is_refused_before_there_is_any_work(place):
         (("verify", *common, "--html", "photos/a.png"), "would replace a file that is no page"),
         (("verify", *common, "--html", "photos"), "is a folder: name a file in it"),
         (("verify", *common, "--html", "net.onnx/report.html"), "is a file, not a folder"),
-        (("bench", "resize", "--html", "photos/a.png"), "would replace a file that is no page"),
+        (("bench", "post", "--html", "photos/a.png"), "would replace a file that is no page"),
         (("verify", "--orders", *common, "--labels", "labels", "--html", "o.html"), "leave --html out"),
         (("bench", "pipeline", "other.onnx", "-e", "net.trtpost"), "was built from another model (net.onnx)"),
     ]:
@@ -290,12 +228,6 @@ def test_a_folder_called_dot_and_names_of_any_alphabet(place):
     )
     assert done.returncode == 0, done.stderr
     assert {one["photo"] for one in json.loads(done.stdout)["photos"]} == {"a.png", "é😀.png"}
-
-
-def test_labels_that_count_for_nobody(tmp_path):
-    Image.fromarray(np.full((4, 5), 255, np.uint8)).save(tmp_path / "a.png")
-    with pytest.raises(ImageError, match="255 alone"):
-        read_truth(tmp_path / "a.png", (4, 5), ("x", "y"))
 
 
 def test_the_report_is_one_file_that_a_browser_shows(place):

@@ -17,13 +17,13 @@ from trtpost.timing import Stopwatch
 
 
 class Engine(Protocol):
-    """What every runtime offers."""
+    """A runtime that has loaded a bundle."""
 
     name: str
     backend: str
 
     def run(self, pixels: NDArray[np.uint8], size: tuple[int, int], watch: Stopwatch) -> NDArray[Any]:
-        """Pixels uint8 [N, h, w, C] (any h, w with size `image`) to masks [N, H, W] of photos of the given size."""
+        """Turn pixels uint8 [N, h, w, C] (any h, w with size `image`) into masks [N, H, W] of the given size."""
 
     def close(self) -> None:
         """Free everything."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trtpost import onnx_runtime
 from trtpost.bundle.folder import Bundle
 from trtpost.errors import BackendError, BundleError, reason
 from trtpost.graph.baked import INT32, NUMPY_TYPES, UINT8, Baked
@@ -28,7 +29,7 @@ class OnnxRuntimeEngine:
 
     Args:
         bundle: what to run.
-        threads: of ONNX Runtime and of the kernel; None: all cores.
+        threads: how many ONNX Runtime and the kernel use; None: all cores.
         baked: the baked graph, where it has been read already.
 
     Raises:
@@ -37,19 +38,10 @@ class OnnxRuntimeEngine:
     """
 
     def __init__(self, bundle: Bundle, threads: int | None = None, baked: Baked | None = None) -> None:
-        import onnxruntime
-
         self.backend = "onnxruntime"
         self._pre, self._post, self._threads = bundle.passport.pre, bundle.passport.post, threads
+        self._int8 = bundle.passport.precision == "int8"
         self._logits_size = bundle.passport.located.logits_size
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4  # its errors reach the user as ours
-        options.intra_op_num_threads = threads or default_threads()
-        # threads that spin between runs hold the cores that decoding and the kernel need: on two cores, twice the time
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        if bundle.passport.precision == "int8":
-            # its int8 kernels saturate where the processor has no VNNI, and masks must not depend on the processor
-            options.add_session_config_entry("session.disable_quant_qdq", "1")
         try:
             graph = _runnable(baked or Baked(bundle.model.read_bytes()))
             self._logits_name = "mask" if graph.is_inlined else graph.logits
@@ -64,17 +56,22 @@ class OnnxRuntimeEngine:
             raise BundleError(f"{bundle.model} cannot be read: {reason(error)}; build the bundle again") from None
         self._whole = whole
         tail = "" if whole else " and the fused kernel" if cpu.is_available() else " and the function body"
-        self.name = f"ONNX Runtime {onnxruntime.__version__}{tail} on the CPU"
+        self.name = f"{onnx_runtime.version()}{tail} on the CPU"
         try:
-            self._network = _session(network, options)
-            self._mask = None if mask is None or cpu.is_available() else _session(mask, options)
+            self._network = self._session(network)
+            self._mask = None if mask is None or cpu.is_available() else self._session(mask)
         except Exception as error:  # ONNX Runtime's errors have no common base
             raise BackendError(f"ONNX Runtime does not take {bundle.model}: {reason(error)}") from None
         self._free: list[NDArray[Any]] = []
         self._lock = Lock()
 
+    def _session(self, model: bytes) -> Any:
+        """A session whose threads do not spin, or they hold the cores that decoding needs: on two, twice the time."""
+        threads = self._threads or default_threads()
+        return onnx_runtime.session(model, threads=threads, spin=False, int8_kernels=not self._int8)
+
     def _check_types(self, graph: Baked, name: str) -> None:
-        """Masks and labels are read as the types that the spec has them in: the graph must have the same.
+        """Check that the graph has masks and labels in the types of the spec, as which they are read.
 
         Raises:
             BundleError: it has others.
@@ -84,7 +81,7 @@ class OnnxRuntimeEngine:
             raise BundleError(f"{name} does not give the mask that its passport speaks of: build the bundle again")
 
     def run(self, pixels: NDArray[np.uint8], size: tuple[int, int], watch: Stopwatch) -> NDArray[Any]:
-        """Pixels uint8 [N, h, w, C] (any h, w with size `image`) to masks [N, H, W] of photos of the given size.
+        """Turn pixels uint8 [N, h, w, C] (any h, w with size `image`) into masks [N, H, W] of photos of the given size.
 
         Raises:
             BackendError: ONNX Runtime fails, for lack of memory say.
@@ -103,7 +100,7 @@ class OnnxRuntimeEngine:
                 return _run(mask, "mask", {self._logits_name: logits} | self._sizes(size))
 
     def logits(self, pixels: NDArray[np.uint8]) -> NDArray[Any]:
-        """The network alone: pixels as for `run` to logits in the layout of the spec."""
+        """Run the network alone: pixels as for `run` become logits in the layout of the spec."""
         with self._buffer(len(pixels)) as buffer:
             return np.array(self._logits(pixels, buffer))
 
@@ -113,7 +110,7 @@ class OnnxRuntimeEngine:
         self._free.clear()
 
     def _region(self, size: tuple[int, int]) -> Region | None:
-        """The part of the logits that holds a photo of this size; None: all."""
+        """The part of the logits that holds a photo of this size; None where all of them do."""
         if self._pre.fit == "stretch":
             return None
         return region_of(size, (self._pre.height, self._pre.width), self._logits_size)
@@ -123,7 +120,7 @@ class OnnxRuntimeEngine:
 
     @contextmanager
     def _buffer(self, batch: int) -> Iterator[NDArray[Any] | None]:
-        """Memory for the logits, kept for the next call; None where the graph does not tell their size."""
+        """Lend memory for the logits, kept for the next call; None where the graph does not tell their size."""
         shape = tuple(side or batch for side in self._logits_shape[:1]) + self._logits_shape[1:]
         if not shape or 0 in shape:
             yield None
@@ -156,7 +153,7 @@ class OnnxRuntimeEngine:
 
 
 def _run(session: Any, output: str, values: dict[str, NDArray[Any]]) -> NDArray[Any]:
-    """One output; of the values, those that are inputs: the graph has none for a size that is fixed."""
+    """One output; the session is fed those values that are inputs: a fixed size is none."""
     if session is None:
         raise BackendError("the engine is closed")
     names = {value.name for value in session.get_inputs()}
@@ -167,18 +164,12 @@ def _run(session: Any, output: str, values: dict[str, NDArray[Any]]) -> NDArray[
     return np.asarray(result)
 
 
-def _session(model: bytes, options: Any) -> Any:
-    import onnxruntime
-
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"], enable_fallback=0)
-
-
 def _runnable(graph: Baked) -> Baked:
     """The graph as ONNX Runtime's CPU provider can run it: what computes in bfloat16 is emulated."""
     if not graph.has_bfloat16:
         return graph
     import onnx
 
-    from trtpost.graph.precision.emulate import runnable
+    from trtpost.graph.emulate import runnable
 
     return Baked(runnable(onnx.load_model_from_string(graph.content)).SerializeToString())

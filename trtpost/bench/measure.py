@@ -2,103 +2,89 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import platform
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
+from trtpost.kernels import cpu
 
-@dataclass(frozen=True)
-class Candidate:
-    """Something to time; `run` does the whole work and returns the answer, `missing` says why it cannot run here."""
-
-    name: str
-    run: Callable[[], Any] | None = None
-    missing: str = ""
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """Milliseconds of each run of a candidate, in the order in which they were made."""
-
-    candidate: Candidate
-    milliseconds: tuple[float, ...]
-
-    @property
-    def median(self) -> float:
-        """Of the milliseconds."""
-        return statistics.median(self.milliseconds)
-
-
-def interleave(
-    candidates: Sequence[Candidate],
-    *,
-    rounds: int,
-    budget: float,
-    advance: Callable[[], None] = lambda: None,
-) -> list[Measurement]:
-    """Time the candidates that can run: each once to warm up, then all of them in every round, in shuffled order.
-
-    Args:
-        candidates: what to time.
-        rounds: most runs of one candidate.
-        budget: seconds after which a slow candidate, having run three times, sits out.
-        advance: called after each round.
-    """
-    running = [candidate for candidate in candidates if candidate.run is not None]
-    times: dict[str, list[float]] = {candidate.name: [] for candidate in running}
-    expected = {candidate.name: _timed(candidate, LONG) for candidate in running}
-    order = random.Random(0)
-    for _ in range(rounds):
-        order.shuffle(running)
-        for candidate in running:
-            spent = times[candidate.name]
-            if len(spent) < 3 or sum(spent) < budget * 1000:
-                spent.append(_timed(candidate, expected[candidate.name]))
-        advance()
-    return [Measurement(one, tuple(times[one.name])) for one in candidates if one.run is not None]
-
+Name = TypeVar("Name", bound=Hashable)
+Answer = TypeVar("Answer")
 
 LONG = 200.0
 """Milliseconds from which a run is not preceded by one that does not count."""
 
 
-def _timed(candidate: Candidate, expected: float) -> float:
-    """One run, in milliseconds, after one that wakes its threads and fills the caches: as in a stream of images."""
-    assert candidate.run is not None
+def medians(
+    runs: Mapping[Name, Callable[[], Any]],
+    *,
+    rounds: int,
+    budget: float,
+    advance: Callable[[], None] = lambda: None,
+) -> dict[Name, float]:
+    """Time candidates in milliseconds: each once to warm up, then all of them in every round, in shuffled order.
+
+    Args:
+        runs: the whole work of each candidate.
+        rounds: most runs of one candidate.
+        budget: seconds after which a slow candidate, having run three times, sits out.
+        advance: called after each round.
+    """
+    times: dict[Name, list[float]] = {name: [] for name in runs}
+    expected = {name: _timed(run, LONG) for name, run in runs.items()}
+    order, chance = list(runs), random.Random(0)
+    for _ in range(rounds):
+        chance.shuffle(order)
+        for name in order:
+            if len(times[name]) < 3 or sum(times[name]) < budget * 1000:
+                times[name].append(_timed(runs[name], expected[name]))
+        advance()
+    return {name: statistics.median(spent) for name, spent in times.items()}
+
+
+def _timed(run: Callable[[], Any], expected: float) -> float:
+    """Milliseconds of a run, after one that wakes its threads and fills the caches: as in a stream of images."""
     if expected < LONG:
-        candidate.run()
+        run()
     start = time.perf_counter()
-    candidate.run()
+    run()
     return (time.perf_counter() - start) * 1000
 
 
-Answer = TypeVar("Answer")
-
-
 def take_turns(
-    runs: Mapping[str, Callable[[], Answer]],
-    *,
-    rounds: int,
-    short: bool = False,
-    advance: Callable[[], None] = lambda: None,
-) -> dict[str, list[Answer]]:
-    """What each run gave, round by round in shuffled order: for runs that time their own stages.
+    runs: Mapping[Name, Callable[[], Answer]], *, rounds: int, advance: Callable[[], None] = lambda: None
+) -> dict[Name, list[Answer]]:
+    """Let candidates that time their own stages answer in turn, round by round in shuffled order.
 
-    Each runs once at the start, to warm up; that answer is dropped. `short` runs are also each preceded by one that
-    wakes their threads and fills the caches: as in a loop over images.
+    Each runs once at the start, to warm up; that answer is dropped.
     """
-    answers: dict[str, list[Answer]] = {name: [] for name in runs}
+    answers: dict[Name, list[Answer]] = {name: [] for name in runs}
     for run in runs.values():
         run()
     order, chance = list(runs), random.Random(0)
     for _ in range(rounds):
         chance.shuffle(order)
         for name in order:
-            if short:
-                runs[name]()
             answers[name].append(runs[name]())
         advance()
     return answers
+
+
+def machine() -> str:
+    """This machine's processor, cores, and the kernel's instruction set."""
+    name = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        name = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    isa = ""
+    if cpu.is_available():
+        from trtpost import _cpu
+
+        isa = f", {_cpu.isas()[0]}"
+    return f"{name}, {os.cpu_count()} cores{isa}, {platform.system()}"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import math
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from trtpost.errors import SpecError
@@ -17,7 +15,7 @@ from trtpost.photos.limits import MAX_PIXELS
 from trtpost.photos.read import read_photo
 
 QUALITY = 90
-"""Of the JPEGs that are written: what cameras and phones use."""
+"""Quality of the JPEGs that are written: what cameras and phones use."""
 
 TILE = 1024
 
@@ -36,17 +34,8 @@ def drawn(height: int, width: int) -> Photo:
     return np.ascontiguousarray(np.tile(pixels, repeats)[:height, :width])
 
 
-def drawn_gray(height: int, width: int) -> NDArray[np.uint8]:
-    """A picture uint8 [H, W] without noise: shades and a few shapes."""
-    y, x = np.mgrid[0:height, 0:width].astype(np.float32)
-    shade = 127 + 60 * np.sin(x / 40) + 60 * np.cos(y / 30)
-    inside = np.hypot(x - width / 2, y - height / 2) < min(height, width) / 3
-    picture: NDArray[np.uint8] = np.where(inside, 255 - shade, shade).astype(np.uint8)
-    return picture
-
-
 def sides_of(megapixels: float) -> tuple[int, int]:
-    """(H, W) of about so many millions of pixels, three to four.
+    """Sides (H, W), three to four, of a photo of about so many millions of pixels.
 
     Raises:
         SpecError: fewer than one pixel, or more than photos may have.
@@ -58,7 +47,7 @@ def sides_of(megapixels: float) -> tuple[int, int]:
 
 
 def write_photo(path: Path, size: tuple[int, int], image: Path | None) -> None:
-    """Write a JPEG of (H, W): of a picture that is drawn, or of `image` at that size.
+    """Write a JPEG of (H, W) that shows a drawing, or `image` at that size.
 
     Raises:
         ImageError: the image cannot be read.
@@ -68,10 +57,3 @@ def write_photo(path: Path, size: tuple[int, int], image: Path | None) -> None:
     else:
         picture = Image.fromarray(read_photo(image)).resize(size[::-1], Image.Resampling.BICUBIC)
     picture.save(path, "JPEG", quality=QUALITY)
-
-
-def jpeg_of(pixels: NDArray[np.uint8]) -> bytes:
-    """The content of a JPEG file of a picture."""
-    stream = io.BytesIO()
-    Image.fromarray(pixels).save(stream, "JPEG", quality=QUALITY)
-    return stream.getvalue()

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from trtpost.backends.tensorrt.obstacle import this_machine
-from trtpost.bench.measure import take_turns
+from trtpost.bench.measure import machine, take_turns
 from trtpost.bench.picture import sides_of, write_photo
-from trtpost.bench.post import machine
 from trtpost.bench.systems import OURS, System, systems
 from trtpost.builder.build import build, content_of
 from trtpost.bundle.folder import Bundle, load_bundle
@@ -26,16 +25,19 @@ from trtpost.errors import ImageError, SpecError
 from trtpost.machine import default_threads
 from trtpost.photos.read import read_photo
 from trtpost.storage.files import existing_file
-from trtpost.timing import Timing, summarize
+from trtpost.timing import STAGE_NAMES, Timing, summarize
+
+TOGETHER = ("decode", "preprocess", "network", "argmax_resize", "encode")
+"""Stages of every system; a GPU has copies too."""
 
 
 @dataclass(frozen=True)
-class Row:
-    """One system: the median of each stage, or why there is none.
+class SystemResult:
+    """The median of each stage of a system, or why there is none.
 
     Attributes:
         agreement: share of pixels with the class that ours gives.
-        bytes: of the mask's file.
+        bytes: size of the mask's file.
     """
 
     name: str
@@ -53,19 +55,25 @@ class Row:
 
 @dataclass(frozen=True)
 class Sheet:
-    """All systems on one photo: its name, (H, W), and bytes of the file."""
+    """All systems' results on one photo of that name, (H, W), and bytes of its file."""
 
     photo: str
     size: tuple[int, int]
     bytes: int
-    rows: tuple[Row, ...]
+    rows: tuple[SystemResult, ...]
 
-    def row(self, name: str) -> Row | None:
-        """A system that ran."""
+    @property
+    def stages(self) -> list[str]:
+        """Stages that a system had: copies only where there is a GPU."""
+        timings = [row.timing for row in self.rows if row.timing is not None]
+        return [stage for stage in STAGE_NAMES if stage in TOGETHER or any(getattr(one, stage) for one in timings)]
+
+    def row(self, name: str) -> SystemResult | None:
+        """The system of that name, if it ran."""
         return next((row for row in self.rows if row.name == name and row.timing is not None), None)
 
-    def ratio(self, row: Row, stages: Sequence[str] = ()) -> float | None:
-        """How many times as long as ours: some stages, or everything but the network."""
+    def ratio(self, row: SystemResult, stages: Sequence[str] = ()) -> float | None:
+        """How many times as long as ours a system takes for some stages, or for everything but the network."""
         ours = self.row(OURS)
         if ours is None or row.timing is None:
             return None
@@ -75,7 +83,7 @@ class Sheet:
 
 @dataclass(frozen=True)
 class PipelineReport:
-    """A sheet for each photo, the smallest first, and what they were measured on."""
+    """A sheet for each photo, the smallest first, and what it was measured on."""
 
     model: str
     network: tuple[int, int]
@@ -134,7 +142,7 @@ def bench_pipeline(
 
 
 def parse_megapixels(text: str) -> tuple[float, ...]:
-    """`1,12,50` as numbers.
+    """Read numbers such as `1,12,50`.
 
     Raises:
         SpecError: they are none.
@@ -147,7 +155,7 @@ def parse_megapixels(text: str) -> tuple[float, ...]:
 
 @contextmanager
 def bundle_of(model: Path, path: Path | None) -> Iterator[Bundle]:
-    """The bundle at `path`, or else one that is built of the model and goes when it is no longer needed.
+    """Open the bundle at `path`, or else one that is built of the model and goes when it is no longer needed.
 
     Raises:
         TrtpostError: the bundle cannot be read, or the model not be built.
@@ -187,14 +195,14 @@ def _sheet(
     timings = take_turns(runs, rounds=rounds, advance=advance)
     masks = {name: _mask(targets[name]) for name in runs}
     rows = tuple(
-        Row(
+        SystemResult(
             one.name,
             summarize(timings[one.name]).median,
             agreement=float((masks[one.name] == masks[OURS]).mean()) if OURS in masks else None,
             bytes=targets[one.name].stat().st_size,
         )
         if one.name in runs
-        else Row(one.name, missing=one.missing)
+        else SystemResult(one.name, missing=one.missing)
         for one in entrants
     )
     return Sheet(name, (height, width), photo.stat().st_size, rows)
@@ -209,5 +217,5 @@ def _mask(path: Path) -> NDArray[Any]:
         return np.asarray(image)
 
 
-def _sum(row: Row, stages: Sequence[str]) -> float:
+def _sum(row: SystemResult, stages: Sequence[str]) -> float:
     return sum(float(getattr(row.timing, stage)) for stage in stages)

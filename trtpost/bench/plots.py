@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from trtpost.bench import pipeline, post, resize
-from trtpost.bench.tables import stages_of
+from trtpost.bench.pipeline import PipelineReport
+from trtpost.bench.post import PostReport
 from trtpost.packages import require
 from trtpost.timing import STAGE_NAMES
 
@@ -21,18 +21,17 @@ COLOURS = {
     "download": "#626b76",
     "encode": "#f2a541",
 }
-STEPS = {"decode": "#4c7cf0", "convert": "#f2a541", "resize": "#e4572e"}
 OURS, OTHERS = "#1a7f46", "#4c7cf0"
 
 
-def pipeline_plots(report: pipeline.PipelineReport) -> list[str]:
-    """For each photo the stages of each system, stacked; with several photos also how each system grows."""
+def pipeline_plots(report: PipelineReport) -> list[str]:
+    """Plot the stages of each system, stacked, for each photo; with several, also how each system grows."""
     plots = []
     for sheet in report.sheets:
         rows = [row for row in sheet.rows if row.timing is not None]
         parts = {
             STAGE_NAMES[stage]: ([float(getattr(row.timing, stage)) for row in rows], COLOURS[stage])
-            for stage in stages_of(sheet)
+            for stage in sheet.stages
         }
         plots.append(_stacked([row.name for row in rows], parts, f"{sheet.photo}, milliseconds"))
     if len(report.sheets) > 1:
@@ -40,19 +39,8 @@ def pipeline_plots(report: pipeline.PipelineReport) -> list[str]:
     return plots
 
 
-def resize_plots(report: resize.ResizeReport) -> list[str]:
-    """The steps of a turn of the loop, stacked; nearest, then bilinear."""
-    plots = []
-    for way in ("nearest", "bilinear"):
-        rows = [row for row in report.rows if row.resize == way and not row.missing]
-        steps = zip(*((row.decode, row.convert, row.scale) for row in rows), strict=True)
-        parts = {name: (list(step), STEPS[name]) for name, step in zip(STEPS, steps, strict=True)}
-        plots.append(_stacked([row.name for row in rows], parts, f"{way}, microseconds of one turn"))
-    return plots
-
-
-def post_plots(report: post.Report) -> list[str]:
-    """Each row's time on a logarithmic scale, with the floor as a line; nearest, then bilinear."""
+def post_plots(report: PostReport) -> list[str]:
+    """Plot each row's time on a logarithmic scale, with the floor as a line; nearest, then bilinear."""
     plots = []
     for way in ("nearest", "bilinear"):
         rows = [row for row in report.rows if row.resize == way and row.milliseconds]
@@ -83,7 +71,7 @@ def _stacked(names: Sequence[str], parts: dict[str, tuple[list[float], str]], la
     return _svg(figure)
 
 
-def _growth(report: pipeline.PipelineReport) -> str:
+def _growth(report: PipelineReport) -> str:
     figure, axes = _figure(8)
     axes.invert_yaxis()  # back: these are no bars
     for row in report.sheets[0].rows:
@@ -112,7 +100,7 @@ def _figure(rows: int) -> tuple[Any, Any]:
 
 
 def _svg(figure: Any) -> str:
-    """The figure alone, without what makes it a file, so that it can stand in a page."""
+    """The figure's SVG without what makes it a file, so that it can stand in a page."""
     import matplotlib
 
     stream = io.StringIO()

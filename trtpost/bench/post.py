@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
-import platform
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trtpost.bench.measure import Candidate, interleave
+from trtpost.bench.measure import machine, medians
 from trtpost.bench.rivals import Kind, Rival, rivals
 from trtpost.errors import MissingPackageError, SpecError
 from trtpost.kernels import cpu, reference
@@ -22,12 +18,12 @@ from trtpost.machine import default_threads
 from trtpost.spec import MAX_SIDE, Pattern, Post, Resize
 
 MAX_BYTES = 2 << 30
-"""Of logits or mask: the rivals need many times as much."""
+"""Largest logits or mask: the rivals need many times as much."""
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of the table: median in milliseconds, or why there is none; pixels that differ from the reference."""
+class RivalResult:
+    """Median in milliseconds of a rival, or why there is none; pixels of its mask that differ from the reference."""
 
     name: str
     resize: Resize
@@ -40,8 +36,8 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Report:
-    """All rows, and what they were measured on. `floor`: reading the logits once and writing the mask once, in ms."""
+class PostReport:
+    """All rivals' results; `floor` is the time to read the logits once and write the mask once, in ms."""
 
     classes: int
     source: tuple[int, int]
@@ -51,13 +47,13 @@ class Report:
     threads: int
     machine: str
     floor: float | None
-    rows: tuple[Row, ...]
+    rows: tuple[RivalResult, ...]
 
     def ours(self, resize: Resize) -> float | None:
         """Milliseconds of our kernel."""
         return next((row.milliseconds for row in self.rows if row.kind == "kernel" and row.resize == resize), None)
 
-    def fastest_rival(self, resize: Resize) -> Row | None:
+    def fastest_rival(self, resize: Resize) -> RivalResult | None:
         """The fastest row that is not built on our code."""
         rows = [row for row in self.rows if row.resize == resize and row.milliseconds and row.kind == "rival"]
         return min(rows, key=lambda row: row.milliseconds or 0.0, default=None)
@@ -72,8 +68,8 @@ def bench_post(
     threads: int | None = None,
     rounds: int = 15,
     advance: Callable[[], None] = lambda: None,
-) -> Report:
-    """Run everybody in turn in this process.
+) -> PostReport:
+    """Run all rivals in turn in this process.
 
     Args:
         classes: channels of the logits, from 2 to 256.
@@ -97,31 +93,32 @@ def bench_post(
         )
     threads = threads or default_threads()
     logits = make_logits(classes, source, pattern)
-    entrants, candidates = rivals(), []
-    for index, rival in enumerate(entrants):
-        candidates.append(_candidate(str(index), rival, logits, size, threads))
+    entrants, missing = rivals(), {}
+    runs: dict[Rival | None, Callable[[], Any]] = {}  # None: the floor
+    for rival in entrants:
+        try:
+            runs[rival] = rival.start(logits, size, threads)
+        except MissingPackageError as error:
+            missing[rival] = RivalResult(rival.name, rival.resize, rival.match, rival.kind, missing=str(error))
+    answers = {rival: run() for rival, run in runs.items()}
     if cpu.is_available():
-        candidates.append(_floor(logits, size, threads))
-    answers = {one.name: one.run() for one in candidates if one.run is not None}
-    measured = {
-        one.candidate.name: one.median for one in interleave(candidates, rounds=rounds, budget=3.0, advance=advance)
-    }
+        runs[None] = _floor(logits, size, threads)
+    times = medians(runs, rounds=rounds, budget=3.0, advance=advance)
     judge = _Judge(logits, size)
     rows = tuple(
-        Row(rival.name, rival.resize, rival.match, rival.kind, missing=candidates[index].missing)
-        if str(index) not in measured
-        else Row(
+        missing.get(rival)
+        or RivalResult(
             rival.name,
             rival.resize,
             rival.match,
             rival.kind,
-            measured[str(index)],
+            times[rival],
             "",
-            *judge.compare(answers[str(index)], rival),
+            *judge.compare(answers[rival], rival),
         )
-        for index, rival in enumerate(entrants)
+        for rival in entrants
     )
-    return Report(
+    return PostReport(
         classes,
         source,
         size,
@@ -129,13 +126,13 @@ def bench_post(
         boundary_share(logits),
         threads,
         machine(),
-        measured.get("floor"),
+        times.get(None),
         rows,
     )
 
 
 def make_logits(classes: int, source: tuple[int, int], pattern: Pattern) -> NDArray[np.float32]:
-    """Logits float32 [1, classes, h, w], the same every time."""
+    """Make logits float32 [1, classes, h, w], the same every time."""
     rng = np.random.default_rng(0)
     if pattern == "noise":
         return rng.standard_normal((1, classes, *source), np.float32)
@@ -144,39 +141,18 @@ def make_logits(classes: int, source: tuple[int, int], pattern: Pattern) -> NDAr
 
 
 def boundary_share(logits: NDArray[np.float32]) -> float:
-    """Share of the cells whose four corners do not agree."""
+    """Share of the logits' cells whose four corners have different classes."""
     labels = logits[0].argmax(0)
     corner = labels[:-1, :-1]
     agree = (corner == labels[1:, :-1]) & (corner == labels[:-1, 1:]) & (corner == labels[1:, 1:])
     return float(1 - agree.mean()) if agree.size else 0.0
 
 
-def machine() -> str:
-    """Processor, cores, and the kernel's instruction set."""
-    name = platform.processor() or platform.machine()
-    with contextlib.suppress(OSError, StopIteration):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        name = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    isa = ""
-    if cpu.is_available():
-        from trtpost import _cpu
-
-        isa = f", {_cpu.isas()[0]}"
-    return f"{name}, {os.cpu_count()} cores{isa}, {platform.system()}"
-
-
-def _candidate(name: str, rival: Rival, logits: Any, size: tuple[int, int], threads: int) -> Candidate:
-    try:
-        return Candidate(name, rival.start(logits, size, threads))
-    except MissingPackageError as error:
-        return Candidate(name, missing=str(error))
-
-
-def _floor(logits: NDArray[np.float32], size: tuple[int, int], threads: int) -> Candidate:
+def _floor(logits: NDArray[np.float32], size: tuple[int, int], threads: int) -> Callable[[], Any]:
     from trtpost import _cpu
 
     out = np.empty(size, np.uint8)
-    return Candidate("floor", lambda: _cpu.floor_pass(logits, out, threads))
+    return lambda: _cpu.floor_pass(logits, out, threads)
 
 
 class _Judge:
@@ -187,7 +163,7 @@ class _Judge:
         self._references: dict[tuple[Resize, str], NDArray[np.int32]] = {}
 
     def compare(self, mask: NDArray[Any], rival: Rival) -> tuple[int, int]:
-        """Number of pixels that differ, and how many of them are ties: the two best closer than rounding."""
+        """Count the pixels that differ, and how many of them are ties: the two best closer than rounding."""
         # the bilinear rivals share one convention under three names
         key = (rival.resize, rival.match if rival.resize == "nearest" else "tf")
         if key not in self._references:

@@ -16,6 +16,7 @@ import onnx
 import onnx.parser
 from numpy.typing import NDArray
 
+from trtpost import onnx_runtime
 from trtpost.errors import MissingPackageError
 from trtpost.graph.baking.postprocess import node_model
 from trtpost.kernels import cpu
@@ -29,7 +30,7 @@ Kind = Literal["kernel", "variant", "rival"]
 
 @dataclass(frozen=True)
 class Rival:
-    """`start` loads the package and places the logits; what it returns is timed.
+    """A way from logits to a mask: `start` loads the package and places the logits; what it returns is timed.
 
     `kind`: `kernel` is ours; `variant` is built on our code too, so it is no rival.
     """
@@ -42,7 +43,7 @@ class Rival:
 
 
 def rivals() -> list[Rival]:
-    """Ours first; the reference pipeline of the field (TensorFlow) next."""
+    """All rivals: ours first, then the reference pipeline of the field (TensorFlow)."""
     return [*_ours(), *_tensorflow(), *_torch(), *_opencv(), *_onnxruntime()]
 
 
@@ -183,7 +184,7 @@ def _onnxruntime() -> Iterator[Rival]:
 
 
 def _plain_nearest(logits: Logits, size: tuple[int, int]) -> onnx.ModelProto:
-    """What exporters write: ArgMax, then an integer Resize. It rounds some indices differently from TensorFlow."""
+    """A model as exporters write it: ArgMax, then a Resize that rounds some indices differently from TensorFlow."""
     shape = ", ".join(map(str, logits.shape))
     return onnx.parser.parse_model(f"""
     <ir_version: 8, opset_import: ["" : 17]>
@@ -208,11 +209,7 @@ def _with_onnxruntime(
     model: Callable[[Logits, tuple[int, int]], onnx.ModelProto],
 ) -> Callable[..., Callable[[], Mask]]:
     def start(logits: Logits, size: tuple[int, int], threads: int) -> Callable[[], Mask]:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        session = onnxruntime.InferenceSession(model(logits, size).SerializeToString(), options)
+        session = onnx_runtime.session(model(logits, size).SerializeToString(), threads=threads)
         return lambda: np.asarray(session.run(None, {"logits": logits})[0]).reshape(size)
 
     return start

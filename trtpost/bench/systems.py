@@ -34,12 +34,12 @@ OPENCV = "ONNX Runtime, NumPy, OpenCV"
 OURS = "trtpost on the CPU"
 
 Run = Callable[[Path, Path], Timing]
-"""From a photo file to the file of its mask, both given; how long each stage took."""
+"""A function of a photo file and the file of its mask that tells how long each stage took."""
 
 
 @dataclass(frozen=True)
 class System:
-    """One way to go; `missing` says why it cannot run here, `close` frees what it holds."""
+    """A way to a mask; `missing` says why it cannot run here, `close` frees what it holds."""
 
     name: str
     run: Run | None = None
@@ -48,12 +48,12 @@ class System:
 
 
 def systems(bundle: Bundle, source: Path | None, threads: int) -> list[System]:
-    """The usual pipeline first, ours last.
+    """Start all systems, the usual pipeline first, ours last.
 
     Args:
         bundle: what ours run; its network in ONNX Runtime for those that have none of their own.
         source: the model in TensorFlow's format, for TensorFlow.
-        threads: of everybody.
+        threads: how many everybody uses.
     """
     pre, located = bundle.passport.pre, bundle.passport.located
     network = OnnxRuntimeEngine(bundle, threads)
@@ -150,7 +150,7 @@ def _tensorflow(source: Path | None, pre: Pre, located: Located, threads: int, *
 
 
 def _tensorflow_network(tf: Any, source: Path | None) -> Callable[[Any], Any]:
-    """float32 [1, h, w, C], normalised, to logits [1, h, w, classes]."""
+    """A function from normalised pixels float32 [1, h, w, C] to logits [1, h, w, classes]."""
     kind = kind_of(source) if source is not None else "onnx"
     if source is None or kind not in ("keras", "saved_model"):
         raise SpecError("needs the model as a Keras file or SavedModel folder: bench pipeline MODEL")
@@ -221,5 +221,5 @@ def _torch(network: OnnxRuntimeEngine, pre: Pre, axis: int, threads: int) -> Run
 
 
 def _in_depth(pixels: NDArray[np.uint8], pre: Pre) -> NDArray[np.uint8]:
-    """uint8 [h, w, 3] as the network takes it, gray where it is gray."""
+    """Make pixels uint8 [h, w, 3] gray where the network takes gray."""
     return np.asarray(Image.fromarray(pixels).convert("L"))[..., None] if pre.channels == "gray" else pixels

@@ -1,6 +1,6 @@
 """The accuracy gate: does a network of lower precision still say the same, and if not, where does it go wrong?
 
-Both networks run on the CPU, in the arithmetic that their types promise of a GPU (`trtpost.graph.precision.emulate`).
+Both networks run on the CPU, in the arithmetic that their types promise of a GPU (`trtpost.graph.emulate`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from trtpost.errors import BackendError, ModelError, reason
 from trtpost.graph.baking.bake import seam, source_name, split
-from trtpost.graph.precision.emulate import BFLOAT16, FLOAT, FLOAT16, rounded, session, with_outputs
+from trtpost.graph.emulate import BFLOAT16, FLOAT, FLOAT16, rounded, session, with_outputs
 from trtpost.kernels.reference import labels_of
 from trtpost.spec import Head, Layout, Post, Precision
 

@@ -505,7 +505,8 @@ def verify(
     from trtpost.progress import Progress
     from trtpost.verify.html_report import Gallery, write_page
     from trtpost.verify.orders import compare_orders, orders_to_json
-    from trtpost.verify.run import Replaced, report_to_json
+    from trtpost.verify.report import report_to_json
+    from trtpost.verify.run import Replaced
     from trtpost.verify.run import verify as run_verify
 
     if against is None or images is None:
@@ -611,27 +612,6 @@ def post(
         )
     grids = tables.post_grids(result)
     _show(result, grids, ("Logits to mask", grids[0].title), plots.post_plots, html, as_json=as_json)
-
-
-@bench.command()
-def resize(
-    source: Annotated[str, typer.Option(help="HxW of the photo")] = "480x640",
-    factor: Annotated[int, typer.Option(min=1, help="the result is so many times as high and as wide")] = 3,
-    threads: Annotated[int, typer.Option(min=1, max=1024, help="for everybody")] = 1,
-    rounds: Annotated[int, typer.Option(min=3, help="turns of each row")] = 50,
-    html: Annotated[Path | None, HTML] = None,
-    as_json: Annotated[bool, JSON] = False,
-) -> None:
-    """A gray photo made larger in a loop that decodes it: what is decoding, what is conversion, what is the resize."""
-    from trtpost.bench import plots, tables
-    from trtpost.bench.resize import bench_resize
-    from trtpost.spec import parse_pair
-
-    _check_page(html)
-    with _bar(rounds, "rounds", quiet=as_json) as advance:
-        result = bench_resize(parse_pair(source), factor, threads=threads, rounds=rounds, advance=advance)
-    grids = tables.resize_grids(result)
-    _show(result, grids, ("A gray photo made larger", grids[0].title), plots.resize_plots, html, as_json=as_json)
 
 
 @bench.command()
@@ -788,14 +768,14 @@ def _check_page(path: Path | None) -> None:
 
 def _show(result: Any, grids: Any, titles: tuple[str, str], plots: Any, html: Path | None, *, as_json: bool) -> None:
     """A benchmark's result on the terminal, and on a page where one is wanted."""
-    from trtpost.bench import page, tables
+    from trtpost.bench import output
 
     if html:
-        page.write_page(html, *titles, plots(result), grids)
+        output.write_page(html, *titles, plots(result), grids)
     if as_json:
-        print(tables.to_json(result))
+        print(output.to_json(result))
         return
-    _console().show(tables.shown(grids))
+    _console().show(output.shown(grids))
     if html:
         _say(f"page {html}")
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # what only runs needs none of what builds or compares
     from trtpost.cli.inspect import Inspected
     from trtpost.verify.compare import Figures
     from trtpost.verify.orders import Orders
-    from trtpost.verify.run import Report as Verified
+    from trtpost.verify.report import Report as Verified
 
 
 def timing_table(rows: Sequence[tuple[str, Timing | Summary]]) -> Group:

@@ -7,59 +7,29 @@ given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from trtpost.builder.agreement import relative_error
+from trtpost import onnx_runtime
 from trtpost.bundle.folder import Bundle, read_again
-from trtpost.bundle.passport import ASSUMED
-from trtpost.errors import ModelError, TrtpostError
+from trtpost.errors import ModelError
 from trtpost.graph.baking.bake import NETWORK, seam
-from trtpost.graph.precision.emulate import runnable, with_outputs
+from trtpost.graph.emulate import runnable, with_outputs
 from trtpost.graph.proto import part_of
-from trtpost.kernels import cpu
-from trtpost.kernels.reference import argmax_resize
-from trtpost.letterbox import Region, region_of
+from trtpost.photos.decode import Photo
 from trtpost.photos.pixels import pixels_of
 from trtpost.segment import Result
-from trtpost.spec import MATCHES, NORMALIZATIONS, Layout, Post, Resize
-from trtpost.verify.network import Answer
-from trtpost.verify.reference import Reference, levels_of, masked, tensor_of
-
-StageName = Literal["preprocessing", "network", "post-processing"]
-
-ONE_LEVEL = 1.5
-"""Levels of the 8-bit pixel that two resizes may differ by; a half more for 16-bit tensors."""
-
-FEW = 1e-3
-"""Share of a tensor's values that may lie outside of that."""
-
-LAYOUTS: tuple[Layout, Layout] = ("NHWC", "NCHW")
-
-SAME_MASK = 1e-5
-"""Share of pixels up to which two masks of the same logits are made alike: ties may fall otherwise."""
-
-SAME_LOGITS = 1e-4
-"""Relative RMS up to which two float32 networks say the same: they are about 1e-6 apart, float16 some 1e-4 and more."""
-
-
-@dataclass(frozen=True)
-class Stage:
-    """What was found of one stage."""
-
-    name: StageName
-    differs: bool
-    text: str
+from trtpost.verify.reference import Reference, levels_of, tensor_of
+from trtpost.verify.stages import Stage, StageName, channels_last, network, other_heads, post_processing, preprocessing
 
 
 @dataclass(frozen=True)
 class Blame:
-    """Where it begins.
+    """Where masks begin to differ.
 
     Attributes:
         photo: the one that was looked at: the one that differs most.
@@ -84,23 +54,23 @@ def blame(bundle: Bundle, reference: Reference, result: Result, name: str) -> Bl
         bundle: what is verified; its stages are looked at in ONNX Runtime.
         reference: the replaced pipeline.
         result: the bundle's mask of the photo.
-        name: of the photo, for people.
+        name: what the photo is called, for people.
     """
-    tensor, logits = _inside(bundle)(_pixels(bundle, result))
+    tensor, logits = _inside(bundle, result.photo)
     levels = levels_of(result.photo, reference.pre, reference.located.logits_size)
     expected = tensor_of(levels, reference.pre, reference.located)
-    ours = _channels_last(tensor, bundle.passport.located.input_layout)
-    stages = [_preprocessing(bundle, reference, ours, levels)]
-    if (heads := _other_heads(bundle, reference)) is not None:
+    ours = channels_last(tensor, bundle.passport.located.input_layout)
+    stages = [preprocessing(bundle, reference, ours, levels)]
+    if (heads := other_heads(bundle, reference)) is not None:
         stages.append(Stage("post-processing", True, heads))
         return Blame(name, tuple(stages), _verdict(stages))
     given = ours.transpose(2, 0, 1) if reference.located.input_layout == "NCHW" else ours
     fits = given[None].shape == expected.shape
     answer = reference.network.run(given[None].astype(expected.dtype) if fits else expected)
-    same, layout, network = _network(bundle, reference, answer, logits, fits)
-    stages.append(network)
+    same, layout, judged = network(bundle, reference, answer, logits, fits)
+    stages.append(judged)
     if same is not None:
-        stages.append(_post_processing(bundle, reference, same, logits, layout, result))
+        stages.append(post_processing(bundle, reference, same, logits, layout, result))
     return Blame(name, tuple(stages), _verdict(stages))
 
 
@@ -114,52 +84,22 @@ def _verdict(stages: list[Stage]) -> str:
     return verdict
 
 
-def _other_heads(bundle: Bundle, reference: Reference) -> str | None:
-    """What is said where one of them has a background that the network has no channel for, and the other has not."""
-    multilabel = [one.background is not None for one in (bundle.passport.located, reference.located)]
-    if multilabel[0] == multilabel[1]:
-        return None
-    names = [
-        "multilabel" if one else post.head
-        for one, post in zip(multilabel, (bundle.passport.post, reference.post), strict=True)
-    ]
-    return f"the bundle has head '{names[0]}', the reference '{names[1]}'"
-
-
-# --- what the bundle does inside
-
-
-def _pixels(bundle: Bundle, result: Result) -> NDArray[np.uint8]:
-    """The photo as the bundle takes it, uint8 [1, h, w, C]."""
+def _inside(bundle: Bundle, photo: Photo) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The tensor that the bundle's network gets of a photo, and its logits, both [1, ...]."""
     passport = bundle.passport
     resized = passport.post.size != "image"
-    pixels = pixels_of(result.photo, passport.pre, passport.located.logits_size, resized=resized)
-    return np.repeat(pixels[None], max(passport.located.batch, 1), axis=0)
-
-
-def _inside(bundle: Bundle) -> Callable[[NDArray[np.uint8]], tuple[NDArray[Any], NDArray[Any]]]:
-    """From the photo to the tensor that the bundle's network gets, and to its logits, both [1, ...]."""
-    import onnxruntime
-
+    pixels = pixels_of(photo, passport.pre, passport.located.logits_size, resized=resized)
     model = runnable(read_again(bundle).model)
     names = ["pixels", _logits_name(model, bundle)]
-    network = part_of(with_outputs(model, names), ["image"], names)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.add_session_config_entry("session.disable_quant_qdq", "1")  # as the portable engine computes
-    session = onnxruntime.InferenceSession(
-        network.SerializeToString(), options, providers=["CPUExecutionProvider"], enable_fallback=0
-    )
-
-    def look(pixels: NDArray[np.uint8]) -> tuple[NDArray[Any], NDArray[Any]]:
-        tensor, logits = session.run(names, {"image": pixels})
-        return tensor[:1], logits[:1]
-
-    return look
+    inner = part_of(with_outputs(model, names), ["image"], names)
+    session = onnx_runtime.session(inner.SerializeToString(), int8_kernels=False)  # as the portable engine computes
+    batch = np.repeat(pixels[None], max(passport.located.batch, 1), axis=0)
+    tensor, logits = session.run(names, {"image": batch})
+    return tensor[:1], logits[:1]
 
 
 def _logits_name(model: onnx.ModelProto, bundle: Bundle) -> str:
-    """The tensor that the post-processing takes; of an inlined graph by its name."""
+    """The name of the tensor that the post-processing takes, which an inlined graph does not mark."""
     try:
         return str(seam(model).input[0])
     except ModelError:
@@ -167,226 +107,3 @@ def _logits_name(model: onnx.ModelProto, bundle: Bundle) -> str:
         first = NETWORK + bundle.passport.located.logits
         appended = [first + end for end in ("/Cast/Squeeze", "/Cast/Unsqueeze", "/Squeeze", "/Unsqueeze", "/Cast")]
         return next((name for name in appended if name in made), first)
-
-
-def _channels_last(tensor: NDArray[Any], layout: Layout) -> NDArray[Any]:
-    """[1, ...] to [h, w, C]."""
-    return np.moveaxis(tensor[0], 0, -1) if layout == "NCHW" else np.asarray(tensor[0])
-
-
-# --- preprocessing
-
-
-def _preprocessing(bundle: Bundle, reference: Reference, ours: NDArray[Any], levels: NDArray[np.uint8]) -> Stage:
-    """The tensor that the bundle's network gets, [h, w, C], against the reference's."""
-    pre = reference.pre
-    expected = _channels_last(tensor_of(levels, pre, reference.located), reference.located.input_layout)
-    if ours.shape != expected.shape:
-        shapes = ["x".join(map(str, one.shape)) for one in (ours, expected)]
-        return Stage(
-            "preprocessing", True, f"the bundle's network gets {shapes[0]} values, the reference's {shapes[1]}"
-        )
-    ours, expected = ours.astype(np.float32), expected.astype(np.float32)
-    difference = np.abs(ours - expected)
-    off = float((difference * np.abs(np.array(pre.std, np.float32)) > ONE_LEVEL).mean())
-    size = f"the input tensor differs by up to {difference.max():.4g}, at {off:.2%} of its values by more than a level"
-    if off <= FEW:
-        text = (
-            "the same input tensor" if not difference.max() else f"the same input tensor but for {difference.max():.2g}"
-        )
-        return Stage("preprocessing", False, text)
-    doubt = (
-        "; the reference's own is only ASSUMED, as the model does not say: if the bundle's is right, say so with "
-        "--normalize"
-        if reference.decided.origin == ASSUMED
-        else ""
-    )
-    like = _like(ours, levels, reference) or _placement(bundle, reference)
-    return Stage("preprocessing", True, f"{like or 'it looks like another resize or another photo'} ({size}){doubt}")
-
-
-def _like(ours: NDArray[np.float32], levels: NDArray[np.uint8], reference: Reference) -> str:
-    """What was done to the reference's levels to become the tensor; empty where it cannot be told."""
-    pre = reference.pre
-    orders = {False: levels, True: levels[..., ::-1]} if levels.shape[2] == 3 else {False: levels}
-    fits = {swapped: _fit(values.astype(np.float32), ours) for swapped, values in orders.items()}
-    swapped, (gain, offset, error) = min(fits.items(), key=lambda item: item[1][2])
-    if error > ONE_LEVEL:
-        return ""
-    said = []
-    other = "bgr" if swapped else "rgb"
-    if levels.shape[2] == 3 and other != pre.channels:
-        said.append(f"the channels are swapped, {other} where the reference has {pre.channels}")
-    std = 1 / gain
-    mean = -offset * std
-    wanted = np.broadcast_to(np.array(pre.mean), gain.shape), np.broadcast_to(np.array(pre.std), gain.shape)
-    close = np.allclose(std, wanted[1], rtol=0.01) and np.allclose(mean, wanted[0], atol=1.0)
-    if not close:
-        theirs = _normalization(np.array(wanted[0]), np.array(wanted[1]))
-        said.append(f"another scale and offset, {_normalization(mean, std)} where the reference has {theirs}")
-    return " and ".join(said)
-
-
-def _fit(levels: NDArray[np.float32], ours: NDArray[np.float32]) -> tuple[NDArray[Any], NDArray[Any], float]:
-    """Gain and offset of each channel that turn `levels` into `ours`, and what they leave, in levels."""
-    x, y = levels.reshape(-1, levels.shape[2]).astype(np.float64), ours.reshape(-1, ours.shape[2]).astype(np.float64)
-    spread = x.var(axis=0)
-    gain = ((x - x.mean(axis=0)) * (y - y.mean(axis=0))).mean(axis=0) / np.where(spread > 0, spread, 1)
-    if not np.all(np.abs(gain) > 1e-12):
-        return np.ones(x.shape[1]), np.zeros(x.shape[1]), np.inf
-    offset = y.mean(axis=0) - gain * x.mean(axis=0)
-    left = np.sqrt(np.square((y - gain * x - offset) / gain).mean())
-    return gain, offset, float(left)
-
-
-def _normalization(mean: NDArray[Any], std: NDArray[Any]) -> str:
-    for name, (known_mean, known_std) in NORMALIZATIONS.items():
-        if np.allclose(mean, known_mean, atol=1.0) and np.allclose(std, known_std, rtol=0.01):
-            return f"'{name}'"
-    means, stds = (
-        f"{values[0]:.4g}" if np.allclose(values, values[0], rtol=0.005) else ",".join(f"{one:.4g}" for one in values)
-        for values in (mean, std)
-    )
-    return f"'{means}/{stds}'"
-
-
-def _placement(bundle: Bundle, reference: Reference) -> str:
-    fits = bundle.passport.pre.fit, reference.pre.fit
-    return f"the bundle has fit '{fits[0]}' where the reference has '{fits[1]}'" if fits[0] != fits[1] else ""
-
-
-# --- network
-
-
-def _network(
-    bundle: Bundle, reference: Reference, answer: Answer, logits: NDArray[Any], same_input: bool
-) -> tuple[Answer | None, Layout, Stage]:
-    """The bundle's logits as an answer of the reference, in which layout they are, and how far off they are.
-
-    The layout is the one in which they are like the reference's; a bundle may read them in the other.
-    """
-    name: StageName = "network"
-    precision = bundle.passport.precision
-    if answer.labels is not None:
-        labels = logits[0] if logits.ndim == 3 else np.zeros(0)
-        if labels.shape != answer.labels.shape:
-            return None, "NCHW", Stage(name, True, f"{_tensor(bundle)} where the reference ends in class ids")
-        share = float((labels != answer.labels).mean())
-        text = f"{share:.3%} of its class ids are others for the same input tensor" + _in(precision)
-        # without its scores, the two answers' ties cannot be told apart from the rest
-        return Answer(None, labels), "NCHW", Stage(name, share > 0, text)
-    scores = answer.scores
-    assert scores is not None
-    fitting = {
-        layout: _channels_last(logits, layout).astype(np.float32)
-        for layout in LAYOUTS
-        if logits.ndim == 4 and _channels_last(logits, layout).shape == scores.shape
-    }
-    if not fitting:
-        return None, "NCHW", Stage(name, True, f"{_tensor(bundle)} where the reference has {_shape(scores)}")
-    squashed = reference.network.squashed
-    first = 0 if reference.located.background is None else 1  # that one is no logit, but a threshold
-    errors = {
-        layout: relative_error(scores[..., first:], _squash(one, squashed)[..., first:])
-        for layout, one in fitting.items()
-    }
-    best = min(errors, key=lambda layout: errors[layout])
-    given = "the same input tensor" if same_input else "the reference's own input tensor"
-    text = f"the logits are {errors[best]:.2g} off (relative RMS) for {given}" + _in(precision)
-    bound = answer.step / max(float(np.sqrt(np.square(scores).mean())), 1e-30) + SAME_LOGITS
-    ours = _squash(fitting[best], squashed)
-    ours[..., :first] = scores[..., :first]
-    return Answer(ours, None, answer.step), best, Stage(name, same_input and errors[best] > bound, text)
-
-
-def _in(precision: str) -> str:
-    return f", in {precision}" if precision != "fp32" else ""
-
-
-def _tensor(bundle: Bundle) -> str:
-    located = bundle.passport.located
-    return f"the bundle takes '{located.logits}' {list(located.shape)}"
-
-
-def _shape(values: NDArray[Any]) -> str:
-    return "x".join(map(str, values.shape))
-
-
-def _squash(scores: NDArray[np.float32], squashed: str) -> NDArray[np.float32]:
-    if squashed == "Sigmoid":
-        return np.asarray(1 / (1 + np.exp(-scores)), np.float32)
-    if squashed in ("Softmax", "LogSoftmax"):
-        shifted = scores - scores.max(axis=-1, keepdims=True)
-        powers = np.exp(shifted)
-        sums = powers.sum(axis=-1, keepdims=True)
-        return np.asarray(powers / sums if squashed == "Softmax" else shifted - np.log(sums), np.float32)
-    return scores
-
-
-# --- post-processing
-
-
-def _post_processing(
-    bundle: Bundle, reference: Reference, answer: Answer, logits: NDArray[Any], layout: Layout, result: Result
-) -> Stage:
-    """The reference's post-processing of the bundle's logits, which are in `layout`, against the bundle's mask."""
-    size = (result.mask.shape[0], result.mask.shape[1])
-    expected = masked(answer, size, reference)
-    different = result.mask != expected.labels
-    if expected.ties is not None:
-        different &= ~expected.ties
-    share = float(different.mean())
-    if not share:
-        return Stage("post-processing", False, "the same mask of the same logits")
-    text = f"{share:.3%} of the pixels have another class for the same logits"
-    ours, theirs = bundle.passport.located.background, reference.located.background
-    if ours != theirs:
-        like = f"the bundle has threshold {ours:g}, the reference {theirs:g}"
-    else:
-        like = _like_post(bundle, replace(reference.post, layout=layout), logits, result)
-    return Stage("post-processing", True, f"{like} ({text})" if like else text)
-
-
-def _like_post(bundle: Bundle, right: Post, logits: NDArray[Any], result: Result) -> str:
-    """The change of the right post-processing that makes the bundle's mask of its logits; empty where there is none."""
-    passport = bundle.passport
-    if passport.post.head != right.head:
-        return f"the bundle has head '{passport.post.head}', the reference '{right.head}'"
-    size = (result.mask.shape[0], result.mask.shape[1])
-    region = None
-    if passport.pre.fit == "letterbox":
-        region = region_of(size, (passport.pre.height, passport.pre.width), passport.located.logits_size)
-    for change, what in _changes(right, passport.post):
-        try:
-            mask = _argmax_resize(logits, size, replace(right, **change), region)
-        except TrtpostError:  # a change that has no meaning here
-            continue
-        if (mask != result.mask).mean() < SAME_MASK:
-            return what
-    return ""
-
-
-def _changes(right: Post, actual: Post) -> Iterator[tuple[dict[str, Any], str]]:
-    """One thing at a time, then all that the bundle's passport says, and what each is called."""
-    other: Layout = "NHWC" if right.layout == "NCHW" else "NCHW"
-    yield {"layout": other}, f"the bundle reads the logits as {other}, and they are {right.layout}"
-    for match in MATCHES[right.resize]:
-        if match != right.match:
-            yield {"match": match}, f"the bundle follows the convention '{match}', the reference '{right.match}'"
-    resize: Resize = "bilinear" if right.resize == "nearest" else "nearest"
-    yield {"resize": resize}, f"the bundle has resize '{resize}', the reference '{right.resize}'"
-    if right.head == "threshold":
-        what = f"the bundle has threshold {actual.threshold:g}, the reference {right.threshold:g}"
-        yield {"threshold": actual.threshold}, what
-    everything = {name: getattr(actual, name) for name in ("layout", "resize", "match", "threshold")}
-    named = ", ".join(f"{name} '{value}'" for name, value in everything.items() if value != getattr(right, name))
-    yield everything, f"the bundle has {named}" if named else "the bundle takes another part of the logits"
-
-
-def _argmax_resize(logits: NDArray[Any], size: tuple[int, int], post: Post, region: Region | None) -> NDArray[Any]:
-    if cpu.is_available() and str(logits.dtype) in (*cpu.LOGIT_TYPES, *cpu.LABEL_TYPES):
-        return np.asarray(cpu.argmax_resize(logits, size, post, region=region)[0])
-    if region is not None:
-        top, left = slice(region.top, region.top + region.height), slice(region.left, region.left + region.width)
-        logits = logits[:, :, top, left] if post.layout == "NCHW" and logits.ndim == 4 else logits[:, top, left]
-    return np.asarray(argmax_resize(logits, size, post)[0])

@@ -8,10 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trtpost.verify.reference import Masked
-
 IGNORE = 255
 """Label of ground truth that counts for nobody."""
+
+
+@dataclass(frozen=True)
+class Masked:
+    """The reference's mask of a photo, at the photo's size.
+
+    Attributes:
+        labels: int32 [H, W].
+        ties: bool [H, W], where the two best classes are as good as equal; None where that cannot be told.
+    """
+
+    labels: NDArray[np.int32]
+    ties: NDArray[np.bool_] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +48,7 @@ class Overlap:
 
     @property
     def mean_iou(self) -> float:
-        """Mean over the classes that occur."""
+        """Mean IoU of the classes that occur."""
         occurs = self.either > 0
         return float((self.both[occurs] / self.either[occurs]).mean()) if occurs.any() else 1.0
 
@@ -51,7 +62,7 @@ class Figures:
         different: pixels with another class.
         tied: those of them where the reference's two best classes are a tie.
         ties: all pixels where they are; None where that cannot be told.
-        overlap: of the bundle's masks with the reference's.
+        overlap: what the bundle's masks share with the reference's.
         truth: overlap with the ground truth of the reference's masks, and of the bundle's; None without any.
     """
 
@@ -92,7 +103,7 @@ class Figures:
 
 
 def compare(reference: Masked, ours: NDArray[Any], truth: NDArray[Any] | None, classes: int) -> Figures:
-    """Figures of one photo.
+    """Compare the two masks of one photo.
 
     Args:
         reference: the replaced pipeline's mask [H, W].
@@ -114,7 +125,7 @@ def compare(reference: Masked, ours: NDArray[Any], truth: NDArray[Any] | None, c
 
 
 def overlap(mask: NDArray[Any], other: NDArray[Any], classes: int, ignore: int | None = None) -> Overlap:
-    """Of two masks [H, W], where `other` is not `ignore`."""
+    """The overlap of two masks [H, W], where `other` is not `ignore`."""
     if ignore is not None:
         counted = other != ignore
         mask, other = mask[counted], other[counted]

@@ -46,7 +46,7 @@ def resizer(resize: Resize, match: Match) -> Resizer:
 
 
 def tensorflow() -> Any:
-    """TensorFlow, quiet, and on the CPU: the GPU is left to the engine that is verified.
+    """TensorFlow, made quiet and kept off the GPU, which is left to the engine that is verified.
 
     Raises:
         MissingPackageError: it is not installed.
@@ -62,7 +62,7 @@ def tensorflow() -> Any:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Nothing that native libraries write to standard error is seen."""
+    """Hide what native libraries write to standard error."""
     kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nothing, 2)
@@ -148,4 +148,4 @@ _RESIZERS: dict[tuple[Resize, Match], tuple[str, str, Callable[[NDArray[Any], Si
     ("bilinear", "opencv"): ("cv2", "cv2.resize(INTER_LINEAR)", _cv2_bilinear),
     ("bilinear", "align_corners"): ("tensorflow", "tf.raw_ops.ResizeBilinear(align_corners=True)", _align_corners),
 }
-"""Package, name and function of each resize."""
+"""Each resize: the package that has it, its name, and our function that calls it."""

@@ -17,14 +17,14 @@ from trtpost.masks.colours import palette
 from trtpost.packages import require
 from trtpost.photos.decode import Photo
 from trtpost.storage import pages
-from trtpost.verify.reference import Masked
-from trtpost.verify.run import PhotoFigures, Report
+from trtpost.verify.compare import Masked
+from trtpost.verify.report import PhotoFigures, Report
 
 SIDE = 480
 """Longest side of a picture in the report."""
 
 PICTURED = 60
-"""Photos that are shown; the table has all of them."""
+"""Most photos that are shown; the table has all of them."""
 
 REAL, TIED = (255, 45, 85), (255, 190, 0)
 """Colours of pixels that really differ, and of those that differ where there is a tie."""
@@ -65,7 +65,7 @@ class Gallery:
 
 
 def write_page(report: Report, gallery: Gallery, path: Path) -> None:
-    """Write the report.
+    """Write the report and its pictures.
 
     Raises:
         MissingPackageError: Jinja2 is not installed.
@@ -89,7 +89,7 @@ def write_page(report: Report, gallery: Gallery, path: Path) -> None:
 
 
 def _classes(report: Report) -> list[dict[str, Any]]:
-    """The classes that occur: name, colour, IoU, and IoU of both with the ground truth."""
+    """Name, colour, IoU, and IoU of both with the ground truth, of each class that occurs."""
     total = report.total
     colours = palette(report.classes)
     rows = []
@@ -107,7 +107,7 @@ def _small(shape: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _tinted(small: Photo, mask: NDArray[Any], colours: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The small photo with the classes' colours over it; black ones, the background's, darken it."""
+    """Lay the classes' colours over the small photo; black, the background's, darkens it."""
     rows, columns = (
         (np.arange(count) + 0.5) * (full / count) for count, full in zip(small.shape[:2], mask.shape, strict=True)
     )
@@ -117,7 +117,7 @@ def _tinted(small: Photo, mask: NDArray[Any], colours: NDArray[np.uint8]) -> NDA
 
 
 def _marked(small: Photo, real: NDArray[np.bool_], tied: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """The small photo, gray and dim, with every difference on it: none gets lost in the small picture."""
+    """Mark every difference on the small photo, made gray and dim: none gets lost in the small picture."""
     gray = np.asarray(Image.fromarray(small).convert("L")).astype(np.float32)
     picture = np.repeat((60 + gray * 0.35)[..., None], 3, axis=2).astype(np.uint8)
     for mask, colour in ((tied, TIED), (real, REAL)):
@@ -126,7 +126,7 @@ def _marked(small: Photo, real: NDArray[np.bool_], tied: NDArray[np.bool_]) -> N
 
 
 def _pooled(mask: NDArray[np.bool_], size: tuple[int, int]) -> NDArray[np.bool_]:
-    """True where anything in a small pixel is, and one pixel around it."""
+    """True where anything in a small pixel is true, and one pixel around it."""
     for axis in (0, 1):
         starts = np.arange(size[axis]) * mask.shape[axis] // size[axis]
         mask = np.logical_or.reduceat(mask, starts, axis=axis)

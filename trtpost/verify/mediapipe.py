@@ -39,7 +39,7 @@ def without_custom_ops(source: Path) -> bytes:
 
 
 def _rewrite(model: Any, graph: Any, operator: Any, schema: Any) -> None:
-    """Inputs data, weights, bias to output shape, weights, data, bias; stride and padding from the shapes."""
+    """Reorder data, weights, bias to output shape, weights, data, bias; find stride and padding from the shapes."""
     data, weights, bias = operator.inputs
     shape_in, shape_out = graph.tensors[data].shape, graph.tensors[operator.outputs[0]].shape
     options = schema.TransposeConvOptionsT()

@@ -5,27 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from trtpost.builder.build import Decided
+from trtpost import onnx_runtime
 from trtpost.convert import load
 from trtpost.convert.operators import check_flex_operators
 from trtpost.convert.tflite_file import custom_operators
 from trtpost.errors import BackendError, ModelError, TrtpostError, reason
+from trtpost.graph.emulate import with_outputs
 from trtpost.graph.head.locate import locate
 from trtpost.graph.head.negative_ids import IGNORED
-from trtpost.graph.precision.emulate import with_outputs
 from trtpost.spec import Layout, Located
 from trtpost.storage.files import open_regular
 from trtpost.verify.frameworks import quiet, tensorflow
 from trtpost.verify.mediapipe import without_custom_ops
 
+if TYPE_CHECKING:
+    from trtpost.builder.build import Decided
+
 SQUASHING = ("Softmax", "LogSoftmax", "Sigmoid")
-"""What may lie between the logits that a bundle takes and the output that people see."""
+"""Ops that may lie between the logits that a bundle takes and the output that people see."""
 
 
 @dataclass(frozen=True)
@@ -70,16 +73,16 @@ class _Raw:
 
 
 Runner = Callable[[NDArray[Any]], tuple[_Raw, _Raw | None]]
-"""Input tensor to the output that was chosen and, for labels, what they are the ArgMax of."""
+"""A function of the input tensor that gives the chosen output and, for labels, what they are the ArgMax of."""
 
 
 def load_network(source: Path, kind: str, decided: Decided, signature: str | None) -> Network:
-    """The model in its own framework.
+    """Load a model into its own framework.
 
     Args:
         source, kind: the model and what `kind_of` says of it.
         decided: which of its outputs is the mask's, and in which layout.
-        signature: of a SavedModel that has several.
+        signature: which signature of a SavedModel that has several.
 
     Raises:
         TrtpostError: the framework is missing or refuses the model, or the scores cannot be read from it.
@@ -122,14 +125,14 @@ def load_network(source: Path, kind: str, decided: Decided, signature: str | Non
 
 
 def with_background(scores: NDArray[np.float32], located: Located) -> NDArray[np.float32]:
-    """Scores [h, w, C] after the threshold that one of them must exceed, where there is one."""
+    """Scores [h, w, C], preceded by the threshold that one of them must exceed, where there is one."""
     if located.background is None:
         return scores
     return np.pad(scores, ((0, 0), (0, 0), (1, 0)), constant_values=np.float32(located.background))
 
 
 def _scores(raw: _Raw, layout: Layout, located: Located) -> NDArray[np.float32]:
-    """[h, w, C] of the first image; of an output without four dimensions the pixels are in the same order."""
+    """Scores [h, w, C] of the first image; an output without four dimensions has its pixels in the same order."""
     values = raw.values
     if values.ndim != 4 or (all(located.logits_size) and located.head != "labels"):
         batch, (height, width) = max(located.batch, 1), located.logits_size
@@ -143,7 +146,7 @@ def _step(raw: _Raw) -> float:
 
 
 def _typed(tensor: NDArray[Any], dtype: Any) -> NDArray[Any]:
-    """The tensor as a framework takes it: quantised to int8, pixels are less by 128."""
+    """The tensor as a framework takes it; pixels that become int8 are less by 128."""
     if tensor.dtype == np.uint8 and dtype == np.int8:
         return (tensor.astype(np.int16) - 128).astype(np.int8)
     typed: NDArray[Any] = tensor.astype(dtype)
@@ -159,7 +162,7 @@ def _plane(labels: NDArray[Any], located: Located) -> tuple[int, ...]:
 
 
 def output_layout(located: Located) -> Layout:
-    """Of the output that people see: a Transpose behind the logits turns theirs."""
+    """The layout of the output that people see: a Transpose behind the logits turns theirs."""
     if located.dropped.count("Transpose") % 2 == 0:
         return located.layout
     return "NHWC" if located.layout == "NCHW" else "NCHW"
@@ -174,8 +177,6 @@ def _index(located: Located, names: list[str]) -> int:
 
 
 def _onnx(source: Path, decided: Decided, inner: bool) -> tuple[str, Runner, Layout]:
-    import onnxruntime
-
     located = decided.located
     layout = located.layout if inner else output_layout(located)
     names = [located.logits if inner else located.output]
@@ -183,19 +184,11 @@ def _onnx(source: Path, decided: Decided, inner: bool) -> tuple[str, Runner, Lay
         before = locate(decided.model, before_argmax=True)
         if before.head == "argmax" and before.logits_size == located.logits_size:
             names, layout = [*names, before.logits], before.layout
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # its errors reach the user as ours
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     with open_regular(source) as file:
         model = onnx.load(file, format="protobuf", load_external_data=False)
     onnx.load_external_data_for_model(model, str(source.parent))
-    if set(names) <= {value.name for value in model.graph.output}:
-        session = onnxruntime.InferenceSession(
-            str(source), options, providers=["CPUExecutionProvider"], enable_fallback=0
-        )
-    else:
-        content = with_outputs(model, names).SerializeToString()
-        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"], enable_fallback=0)
+    own = set(names) <= {value.name for value in model.graph.output}
+    session = onnx_runtime.session(source if own else with_outputs(model, names).SerializeToString(), relayout=False)
     is_signed = any(one.name == located.input and one.type == "tensor(int8)" for one in session.get_inputs())
 
     def run(tensor: NDArray[Any]) -> tuple[_Raw, _Raw | None]:
@@ -204,7 +197,7 @@ def _onnx(source: Path, decided: Decided, inner: bool) -> tuple[str, Runner, Lay
         found = [_Raw(np.asarray(value)) for value in session.run(names, {located.input: batch})]
         return found[0], found[1] if len(found) > 1 else None
 
-    return f"ONNX Runtime {onnxruntime.__version__}", run, layout
+    return onnx_runtime.version(), run, layout
 
 
 def _tflite(source: Path, decided: Decided, inner: bool) -> tuple[str, Runner, Layout]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import statistics
 import tempfile
 from collections.abc import Callable
@@ -11,10 +10,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from operator import add
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from trtpost.builder.build import build
 from trtpost.builder.options import BuildOptions
@@ -24,11 +19,9 @@ from trtpost.photos.read import read_photo
 from trtpost.progress import Progress
 from trtpost.segment import Segmenter
 from trtpost.spec import Backend, Resize
+from trtpost.verify.boundaries import Boundaries, boundaries_of, reach_of
 from trtpost.verify.compare import IGNORE, Overlap, overlap
-from trtpost.verify.run import read_truth, truths_in
-
-TOLERANCE = 0.001
-"""Of the diagonal: how far from the truth's boundary a boundary may lie to count as found; at least one pixel."""
+from trtpost.verify.truths import read_truth, truths_in
 
 REPEATS = 7
 """Runs of each photo, both orders in turn; the fastest counts."""
@@ -41,13 +34,13 @@ NAMES: dict[Resize, str] = {
 
 @dataclass(frozen=True)
 class Order:
-    """One order of the two steps.
+    """The scores of one order of the two steps.
 
     Attributes:
         resize: as in `Post`.
         mean_iou: with the ground truth, over the pixels of all photos.
         boundary: boundary F-score with the ground truth, over all photos, mean of the classes that it holds.
-        milliseconds: of ArgMax and resize, median over the photos of the fastest run.
+        milliseconds: what ArgMax and resize take, median over the photos of the fastest run.
     """
 
     resize: Resize
@@ -57,47 +50,19 @@ class Order:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The order's name for people."""
         return NAMES[self.resize]
 
 
 @dataclass(frozen=True)
 class Orders:
-    """What was found: `tolerance` is in pixels, as a range where the photos differ in size."""
+    """Both orders' scores; `tolerance` is in pixels, as a range where the photos differ in size."""
 
     against: str
     engine: str
     photos: int
     tolerance: str
     orders: tuple[Order, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Boundaries:
-    """Boundary pixels of each class, float64 [classes]: found by the mask of the truth's, right of the mask's."""
-
-    found: NDArray[np.float64]
-    truth: NDArray[np.float64]
-    right: NDArray[np.float64]
-    drawn: NDArray[np.float64]
-
-    def __add__(self, other: Boundaries) -> Boundaries:
-        return Boundaries(
-            self.found + other.found,
-            self.truth + other.truth,
-            self.right + other.right,
-            self.drawn + other.drawn,
-        )
-
-    @property
-    def score(self) -> float:
-        """F: harmonic mean of precision and recall, mean over the classes whose boundary the truth holds."""
-        occurs = self.truth > 0
-        if not occurs.any():
-            return 1.0
-        recall = self.found[occurs] / self.truth[occurs]
-        precision = self.right[occurs] / np.maximum(self.drawn[occurs], 1)
-        return float((2 * precision * recall / np.maximum(precision + recall, 1e-12)).mean())
 
 
 def compare_orders(
@@ -115,7 +80,7 @@ def compare_orders(
     Args:
         against: the model.
         images, labels: as for `verify`.
-        options: of both builds; `resize` is not looked at.
+        options: what both builds take; `resize` is not looked at.
         backend: as in `Segmenter`.
         progress: is told of the builds.
         advance: is called after each photo.
@@ -184,50 +149,5 @@ def compare_orders(
 
 
 def orders_to_json(report: Orders) -> str:
-    """For programs."""
+    """The scores as JSON, for programs."""
     return json.dumps(asdict(report), indent=2)
-
-
-def reach_of(shape: tuple[int, ...]) -> int:
-    """`TOLERANCE` of the diagonal of a mask [H, W], in pixels."""
-    return max(1, round(TOLERANCE * math.hypot(*shape)))
-
-
-def boundaries_of(mask: NDArray[Any], truth: NDArray[Any], classes: int, reach: int) -> Boundaries:
-    """Boundaries of a mask [H, W] against those of the truth, no farther apart than `reach` pixels in either axis."""
-    known = truth != IGNORE
-    counted = ~_widened(~known, 1)  # where the truth ends nothing begins
-    counts = np.zeros((4, classes))
-    for index in np.union1d(np.unique(mask), np.unique(truth[known])):
-        drawn, real = (_boundary(one == index) & counted for one in (mask, truth))
-        counts[:, index] = (
-            (real & _widened(drawn, reach)).sum(),
-            real.sum(),
-            (drawn & _widened(real, reach)).sum(),
-            drawn.sum(),
-        )
-    return Boundaries(*counts)
-
-
-def _boundary(inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The pixels of a region with a neighbour outside, in the four directions; the picture's edge is none."""
-    padded = np.pad(inside, 1, mode="edge")
-    surrounded = padded[:-2, 1:-1] & padded[2:, 1:-1] & padded[1:-1, :-2] & padded[1:-1, 2:]
-    return inside & ~surrounded
-
-
-def _widened(mask: NDArray[np.bool_], reach: int) -> NDArray[np.bool_]:
-    """True within `reach` pixels of what is true, in either axis: a square, made in doubling steps."""
-    for axis in (0, 1):
-        done = 0
-        while done < reach:
-            step = min(max(done, 1), reach - done)
-            wider = mask.copy()
-            size = mask.shape[axis]
-            ahead = [slice(None)] * 2
-            behind = [slice(None)] * 2
-            ahead[axis], behind[axis] = slice(min(step, size), None), slice(None, max(size - step, 0))
-            wider[tuple(ahead)] |= mask[tuple(behind)]
-            wider[tuple(behind)] |= mask[tuple(ahead)]
-            mask, done = wider, done + step
-    return mask

@@ -5,27 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from trtpost.builder.build import Decided
 from trtpost.kernels.reference import bilinear
 from trtpost.letterbox import Region, placement, region_of
 from trtpost.photos.decode import Photo
 from trtpost.photos.scale import PAD
 from trtpost.spec import Located, Post, Pre
+from trtpost.verify.compare import Masked
 from trtpost.verify.frameworks import Resizer, tensorflow
 from trtpost.verify.network import Answer, Network
+
+if TYPE_CHECKING:
+    from trtpost.builder.build import Decided
 
 TIE = 1e-4
 """Two values are a tie where they differ by less than this share of the range of all: more than float32 rounding
 makes of a network, and less than anybody sees."""
 
 GROUP_BYTES = 1 << 28
-"""Classes that are interpolated together."""
+"""Memory for classes that are interpolated together."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Reference:
     Attributes:
         decided: what `trtpost build` would make of the model: normalisation, channels, layout, head, threshold.
         network: the model in its own framework.
-        resizer: of labels or scores, to the photo's size.
+        resizer: what brings labels or scores to the photo's size.
     """
 
     decided: Decided
@@ -44,31 +47,18 @@ class Reference:
 
     @property
     def pre(self) -> Pre:
-        """From the photo to the network's input."""
+        """The steps from the photo to the network's input."""
         return self.decided.pre
 
     @property
     def post(self) -> Post:
-        """From the network's output to the mask."""
+        """The steps from the network's output to the mask."""
         return self.decided.post
 
     @property
     def located(self) -> Located:
-        """Input and output of the network."""
+        """The input and the output of the network."""
         return self.decided.located
-
-
-@dataclass(frozen=True)
-class Masked:
-    """A mask of the photo's size.
-
-    Attributes:
-        labels: int32 [H, W].
-        ties: bool [H, W], where the two best classes are as good as equal; None where that cannot be told.
-    """
-
-    labels: NDArray[np.int32]
-    ties: NDArray[np.bool_] | None
 
 
 def levels_of(photo: Photo, pre: Pre, logits_size: tuple[int, int]) -> NDArray[np.uint8]:
@@ -91,7 +81,7 @@ def _resized(photo: Photo, size: tuple[int, int]) -> NDArray[np.uint8]:
 
 
 def tensor_of(levels: NDArray[np.uint8], pre: Pre, located: Located) -> NDArray[Any]:
-    """What the network is given, [1, ...] in its own layout and type, of `levels_of`."""
+    """The tensor [1, ...] that the network is given for `levels_of` a photo, in its own layout and type."""
     values: NDArray[Any] = levels[..., ::-1] if pre.channels == "bgr" else levels
     if not pre.is_identity:
         values = (values.astype(np.float32) - np.array(pre.mean, np.float32)) / np.array(pre.std, np.float32)
@@ -100,10 +90,16 @@ def tensor_of(levels: NDArray[np.uint8], pre: Pre, located: Located) -> NDArray[
 
 
 def region_for(size: tuple[int, int], reference: Reference, plane: tuple[int, int]) -> Region | None:
-    """The part of an output of (h, w) that holds a photo of (H, W); None: all."""
+    """The part of an output of (h, w) that holds a photo of (H, W); None where all of it does."""
     if reference.pre.fit == "stretch":
         return None
     return region_of(size, (reference.pre.height, reference.pre.width), plane)
+
+
+def mask_of(photo: Photo, size: tuple[int, int], reference: Reference) -> Masked:
+    """The replaced pipeline's mask of a photo, of (H, W)."""
+    levels = levels_of(photo, reference.pre, reference.located.logits_size)
+    return masked(reference.network.run(tensor_of(levels, reference.pre, reference.located)), size, reference)
 
 
 def masked(answer: Answer, size: tuple[int, int], reference: Reference) -> Masked:
@@ -131,7 +127,7 @@ def masked(answer: Answer, size: tuple[int, int], reference: Reference) -> Maske
 
 
 def interpolable(scores: NDArray[np.float32], squashed: str) -> NDArray[np.float32]:
-    """Scores that may be interpolated: of a Softmax its logarithm, which is the logits but for a constant a pixel."""
+    """Scores that may be interpolated: a Softmax's logarithm is the logits but for a constant a pixel."""
     tiny = np.float32(1e-30)
     values = scores
     if squashed in ("Softmax", "Sigmoid"):
@@ -148,7 +144,7 @@ def _labels(scores: NDArray[np.float32], post: Post) -> NDArray[np.int32]:
 
 
 def _interpolated(scores: NDArray[np.float32], size: tuple[int, int], reference: Reference, margin: float) -> Masked:
-    """Scores resized, then ArgMax; a few classes at a time, so that a large photo fits into memory."""
+    """The mask of resized scores, a few classes at a time, so that a large photo fits into memory."""
     if reference.post.head == "threshold":
         values = reference.resizer.run(scores, size)[..., 0]
         threshold = np.float32(reference.post.threshold)
@@ -172,7 +168,7 @@ def _groups(scores: NDArray[np.float32], size: tuple[int, int]) -> Iterator[tupl
 
 
 def _gap(scores: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Between the two best classes of each pixel."""
+    """The gap between the two best classes of each pixel."""
     if scores.shape[2] < 2:
         return np.full(scores.shape[:2], np.inf, np.float32)
     best = np.partition(scores, -2, axis=-1)
@@ -181,7 +177,7 @@ def _gap(scores: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _margin(scores: NDArray[np.float32], step: float) -> float:
-    """Up to which difference two values are a tie: one step of quantised ones, `TIE` of the range of others."""
+    """The difference up to which two values are a tie: a step of quantised ones, `TIE` of the range of others."""
     return 1.001 * step if step else TIE * float(np.ptp(scores))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
@@ -11,9 +9,7 @@ from operator import add
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from trtpost.builder.agreement import counted
 from trtpost.builder.build import Decided, content_of, decide
@@ -21,18 +17,20 @@ from trtpost.builder.options import MIN_AGREEMENT, BuildOptions
 from trtpost.bundle.folder import Bundle, record_verification
 from trtpost.bundle.passport import ASSUMED, Passport, Verification
 from trtpost.convert import kind_of
-from trtpost.errors import BundleError, ImageError, ModelError, SpecError, printable, reason
+from trtpost.describe import describe_spec
+from trtpost.errors import BundleError, ImageError, ModelError, SpecError, printable
 from trtpost.photos.decode import Photo
 from trtpost.photos.find import photos_in
 from trtpost.progress import Progress
 from trtpost.segment import Result, Segmenter
 from trtpost.spec import Backend, Channels, Ending, Fit, Layout, Match, Resize
-from trtpost.storage.files import open_regular, refuse_address
-from trtpost.verify.blame import Blame, blame
-from trtpost.verify.compare import IGNORE, Figures, compare
+from trtpost.verify.blame import blame
+from trtpost.verify.compare import Figures, Masked, compare
 from trtpost.verify.frameworks import resizer
 from trtpost.verify.network import load_network
-from trtpost.verify.reference import Masked, Reference, levels_of, masked, tensor_of
+from trtpost.verify.reference import Reference, mask_of
+from trtpost.verify.report import PhotoFigures, Report
+from trtpost.verify.truths import read_truth, truths_in
 
 QUANTISED = 0.999
 """Share of pixels that must agree where the source model computes in integers: ONNX has no exact form of their
@@ -62,7 +60,7 @@ class Replaced:
     signature: str | None = None
 
     def options(self, passport: Passport) -> BuildOptions:
-        """As options of a build; the classes' names and the network's size are the bundle's."""
+        """A build of the replaced pipeline, with the class names and the network's size of the bundle."""
         multilabel = self.head is None and passport.located.background is not None
         return BuildOptions(
             **asdict(self)
@@ -76,67 +74,11 @@ class Replaced:
         )
 
 
-@dataclass(frozen=True)
-class PhotoFigures:
-    """One photo: its file, its size (H, W), its figures."""
-
-    photo: Path
-    size: tuple[int, int]
-    figures: Figures
-
-
-@dataclass(frozen=True)
-class Report:
-    """What `verify` found.
-
-    Attributes:
-        bundle: path, for people.
-        engine, framework: what ran the bundle, and what ran the model that it replaces.
-        resizer: what resized in the replaced pipeline.
-        pipeline: the replaced pipeline in one line.
-        classes: name of each class.
-        photos: by their real differences, worst first.
-        total: of all photos.
-        minimum, because: the share of pixels that must agree apart from ties, and why this one.
-        blame: where differences begin; None where there are none.
-        notes: what the reader should know.
-    """
-
-    bundle: str
-    against: str
-    engine: str
-    framework: str
-    resizer: str
-    pipeline: str
-    classes: tuple[str, ...]
-    photos: tuple[PhotoFigures, ...]
-    total: Figures
-    minimum: float
-    because: str
-    blame: Blame | None
-    notes: tuple[str, ...]
-
-    @property
-    def passed(self) -> bool:
-        """True where enough pixels agree."""
-        return self.total.agreement_apart_from_ties >= self.minimum
-
-    @property
-    def verdict(self) -> str:
-        """One sentence."""
-        total = self.total
-        if self.blame is not None:
-            return f"{counted(total.real, 'pixel')} really differ{'s' * (total.real == 1)}; {self.blame.verdict}"
-        if total.different:
-            return f"equal but for {counted(total.different, 'pixel')} where two classes are a tie"
-        return "equal on every pixel"
-
-
 ROUNDED = 1e-4
 """Share of pixels that roundings may move when no stage is at fault."""
 
 Show = Callable[[PhotoFigures, Photo, Masked, NDArray[Any]], None]
-"""Is shown each photo with its figures, the reference's mask and the bundle's."""
+"""A function that is shown each photo with its figures, the reference's mask and the bundle's."""
 
 
 def verify(
@@ -152,7 +94,7 @@ def verify(
     progress: Progress | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> Report:
-    """Run both on every photo, compare, and write the score into the bundle's passport.
+    """Run bundle and replaced pipeline on every photo, compare, and write the score into the passport.
 
     Args:
         bundle: what is verified.
@@ -235,7 +177,7 @@ def verify(
 def _compared(
     photos: Iterable[Path], truths: dict[Path, Path], reference: Reference, segmenter: Segmenter, notes: list[str]
 ) -> Iterator[tuple[PhotoFigures, Masked, Result]]:
-    """Each photo that fits the engine: its figures, the reference's mask, the bundle's result. Others become notes."""
+    """Figures, reference's mask and bundle's result of each photo that fits the engine; others become notes."""
     names = segmenter.bundle.passport.classes
     ties_known = True
     for path in photos:
@@ -245,7 +187,7 @@ def _compared(
             notes.append(f"{LEFT_OUT}{'' if path.name in str(error) else f'{path}: '}{error}")
             continue
         truth = read_truth(truths[path], result.mask.shape, names) if path in truths else None
-        expected = expected_mask(reference, result)
+        expected = mask_of(result.photo, (result.mask.shape[0], result.mask.shape[1]), reference)
         ties_known &= expected.ties is not None
         classes = max(len(names), int(expected.labels.max()) + 1, int(result.mask.max()) + 1)
         figures = compare(expected, result.mask, truth, classes)
@@ -266,7 +208,7 @@ def _of_another(bundle: Bundle, against: Path, error: ModelError) -> ModelError:
 
 
 def reference_for(against: Path, kind: str, options: BuildOptions, progress: Progress) -> Reference:
-    """The replaced pipeline of a model: what a build without a bundle's help would make of it.
+    """The replaced pipeline of a model: what a build would decide without a bundle's help.
 
     Raises:
         TrtpostError: the model cannot be understood, or run in its own framework.
@@ -274,98 +216,6 @@ def reference_for(against: Path, kind: str, options: BuildOptions, progress: Pro
     decided = decide(against, kind, options, progress)
     resize = resizer(decided.post.resize, decided.post.match)
     return Reference(decided, load_network(against, kind, decided, options.signature), resize)
-
-
-def expected_mask(reference: Reference, result: Result) -> Masked:
-    """The replaced pipeline's mask of a photo that the bundle has answered."""
-    levels = levels_of(result.photo, reference.pre, reference.located.logits_size)
-    answer = reference.network.run(tensor_of(levels, reference.pre, reference.located))
-    return masked(answer, (result.mask.shape[0], result.mask.shape[1]), reference)
-
-
-def truths_in(folder: Path, photos: tuple[Path, ...]) -> dict[Path, Path]:
-    """The ground truth of each photo: the PNG of the same stem.
-
-    Raises:
-        ImageError: the folder is missing, or lacks one.
-    """
-    if not folder.is_dir():
-        refuse_address(folder, "--labels", ImageError)
-        raise ImageError(f"--labels {folder} is not a folder: give one with a PNG mask of the same name for each photo")
-    truths = {photo: folder / f"{photo.stem}.png" for photo in photos}
-    missing = [truth for truth in truths.values() if not truth.is_file()]
-    if missing:
-        raise ImageError(
-            f"--labels {folder} has no {missing[0].name}: each photo needs a PNG mask of its own name "
-            f"({len(missing)} of {len(photos)} are missing)"
-        )
-    return truths
-
-
-TRUTHS = ("PNG", "BMP", "GIF", "TIFF")
-"""Kinds of image that hold class ids, by Pillow's names; of its others, one is a program that another program runs."""
-
-
-def read_truth(path: Path, size: tuple[int, ...], classes: tuple[str, ...]) -> NDArray[Any]:
-    """Class ids [H, W] of a PNG whose pixel values they are; `IGNORE` for none.
-
-    Raises:
-        ImageError: it cannot be read, has another size, or ids that are no classes.
-    """
-    try:
-        with open_regular(path) as file, Image.open(file, formats=TRUTHS) as image:
-            mask = np.asarray(image)
-    except Exception as error:  # every decoder has errors of its own
-        raise ImageError(f"{path} is not a mask that can be read: {reason(error)}") from None
-    if mask.ndim != 2 or mask.dtype.kind not in "iub":
-        raise ImageError(f"{path} is a picture in colours: labels are PNGs of one channel whose values are class ids")
-    if mask.shape != size:
-        raise ImageError(
-            f"{path} has {mask.shape[0]}x{mask.shape[1]} pixels and its photo {size[0]}x{size[1]} (height x width): "
-            "give labels at the photos' own sizes"
-        )
-    known = mask[mask != IGNORE]
-    if not known.size:
-        raise ImageError(f"{path} holds no class id, but 255 alone, which counts for nobody: leave its photo out")
-    if known.size and int(known.max()) >= len(classes):
-        raise ImageError(f"{path} holds class id {known.max()}, and there are {len(classes)} classes (255 is ignored)")
-    return mask.astype(np.int32)
-
-
-def report_to_json(report: Report) -> str:
-    """For programs."""
-
-    def figures(one: Figures) -> dict[str, Any]:
-        found: dict[str, Any] = {
-            "pixels": one.pixels,
-            "agreement": one.agreement,
-            "agreement_apart_from_ties": one.agreement_apart_from_ties,
-            "ties": one.ties,
-            "different_on_ties": one.tied,
-            "really_different": one.real,
-            "mean_iou": one.overlap.mean_iou,
-        }
-        if one.truth is not None:
-            found |= {"truth": {"reference": one.truth[0].mean_iou, "bundle": one.truth[1].mean_iou}}
-        return found
-
-    ious = enumerate(zip(report.classes, report.total.overlap.ious, strict=False))
-    content = {
-        field.name: getattr(report, field.name)
-        for field in dataclasses.fields(report)
-        if field.name not in ("photos", "total", "blame", "classes")
-    }
-    content |= {
-        "passed": report.passed,
-        "verdict": report.verdict,
-        "total": figures(report.total),
-        "iou": [{"id": id_, "name": name, "iou": float(value)} for id_, (name, value) in ious if not np.isnan(value)],
-        "photos": [
-            {"photo": printable(str(one.photo)), "size": one.size} | figures(one.figures) for one in report.photos
-        ],
-        "blame": None if report.blame is None else asdict(report.blame) | {"begins": report.blame.begins},
-    }
-    return json.dumps(content, indent=2)
 
 
 def _minimum(given: float | None, passport: Passport, decided: Decided) -> tuple[float, str]:
@@ -393,8 +243,6 @@ def _score(against: Path, content: str, engine: str, done: list[PhotoFigures], t
 
 
 def _describe(reference: Reference) -> str:
-    from trtpost.describe import describe_spec
-
     background = reference.located.background
     steps = describe_spec(reference.pre, reference.post, reference.decided.origin, background)
     return steps.removesuffix(f", size {reference.post.size}")

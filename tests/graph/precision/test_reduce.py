@@ -16,8 +16,8 @@ from nets import kernel, nchw, net, nhwc
 
 from trtpost.errors import ModelError, SpecError
 from trtpost.graph.baking.bake import bake, network_of, split
+from trtpost.graph.emulate import rounded, runnable, session
 from trtpost.graph.head.locate import locate
-from trtpost.graph.precision.emulate import rounded, runnable, session
 from trtpost.graph.precision.reduce import network_inputs, reduced
 from trtpost.spec import Post, Pre
 

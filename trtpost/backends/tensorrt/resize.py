@@ -25,7 +25,7 @@ import onnx.parser
 import onnx.reference
 from numpy.typing import NDArray
 
-from trtpost.graph.precision.emulate import session
+from trtpost.graph.emulate import session
 from trtpost.graph.proto import attributes_of, constants_of
 from trtpost.graph.reading.model import FUNCTION_IR_VERSION, opset_of
 

@@ -12,9 +12,9 @@ import numpy as np
 import onnx
 
 from trtpost.errors import ModelError, reason
+from trtpost.graph.emulate import session
 from trtpost.graph.head.layout import channel_axis
 from trtpost.graph.head.probe import run_on_zeros
-from trtpost.graph.precision.emulate import session
 from trtpost.spec import Layout
 
 _STRIDES = (2, 4, 8, 16, 32, 64, 128)

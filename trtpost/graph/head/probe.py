@@ -16,7 +16,7 @@ import onnx
 from numpy.typing import NDArray
 
 from trtpost.errors import ModelError
-from trtpost.graph.precision.emulate import session, with_outputs
+from trtpost.graph.emulate import session, with_outputs
 from trtpost.graph.proto import attributes_of, part_of, rename_inside, used_by
 from trtpost.graph.walks import reached
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from trtpost.errors import ModelError, SpecError, reason
 from trtpost.graph.baking.bake import source_name
 from trtpost.graph.baking.preprocess import pixel_model
-from trtpost.graph.precision.emulate import BFLOAT16, FLOAT, FLOAT16, session, with_outputs
+from trtpost.graph.emulate import BFLOAT16, FLOAT, FLOAT16, session, with_outputs
 from trtpost.graph.precision.float_quantization import is_asymmetric, with_float_quantization
 from trtpost.graph.proto import graphs_of, rename_inside, subgraphs_of, used_inside
 from trtpost.graph.reading.model import opset_of

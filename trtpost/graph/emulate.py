@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import onnx
 
+from trtpost import onnx_runtime
+
 FLOAT, FLOAT16, BFLOAT16 = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16
 
 _EXACT_OPS = frozenset(
@@ -54,7 +56,7 @@ def rounded(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def with_outputs(model: onnx.ModelProto, names: Iterable[str]) -> onnx.ModelProto:
-    """A copy that also gives the named tensors, after its own outputs."""
+    """A copy of the model that also gives the named tensors, after its own outputs."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     own = {value.name for value in copy.graph.output}
@@ -68,14 +70,7 @@ def session(model: onnx.ModelProto) -> Any:
     Raises:
         Exception: ONNX Runtime does not take the model; its errors have no common base.
     """
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # its errors reach the user as ours
-    options.add_session_config_entry("session.disable_quant_qdq", "1")  # the int8 kernels saturate
-    return onnxruntime.InferenceSession(
-        rounded(model).SerializeToString(), options, providers=["CPUExecutionProvider"], enable_fallback=0
-    )
+    return onnx_runtime.session(rounded(model).SerializeToString(), int8_kernels=False)
 
 
 def _types(model: onnx.ModelProto) -> dict[str, int]:
