@@ -16,7 +16,7 @@ PACKAGE = Path(importlib.util.find_spec("trtpost").origin).parent
 FLOORS = (
     {"errors"},
     {"spec", "letterbox", "machine", "timing", "progress", "packages", "terminal"},
-    {"cuda", "onnx_runtime", "storage", "kernels", "graph"},
+    {"cuda", "typed", "onnx_runtime", "storage", "kernels", "graph"},
     {"photos", "bundle", "graph.reading"},
     {"masks", "convert", "graph.head"},
     {"graph.baking"},

@@ -19,7 +19,8 @@ from trtpost.bench.measure import take_turns
 from trtpost.bench.picture import sides_of, write_photo
 from trtpost.bench.post import machine
 from trtpost.bench.systems import OURS, System, systems
-from trtpost.builder.build import build, content_of
+from trtpost.builder.build import build
+from trtpost.builder.request import content_of
 from trtpost.bundle.folder import Bundle, load_bundle
 from trtpost.convert import kind_of
 from trtpost.errors import ImageError, SpecError

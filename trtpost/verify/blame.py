@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from trtpost.builder.agreement import relative_error
 from trtpost.bundle.folder import Bundle, read_again
-from trtpost.bundle.passport import ASSUMED
 from trtpost.errors import ModelError, TrtpostError
 from trtpost.graph.baking.bake import NETWORK, seam
 from trtpost.graph.precision.emulate import runnable, with_outputs
@@ -198,7 +197,7 @@ def _preprocessing(bundle: Bundle, reference: Reference, ours: NDArray[Any], lev
     doubt = (
         "; the reference's own is only ASSUMED, as the model does not say: if the bundle's is right, say so with "
         "--normalize"
-        if reference.decided.origin == ASSUMED
+        if reference.decided.origin == "assumed"
         else ""
     )
     like = _like(ours, levels, reference) or _placement(bundle, reference)

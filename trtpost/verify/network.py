@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from trtpost.builder.build import Decided
+from trtpost.builder.decide import Decided
 from trtpost.convert import load
 from trtpost.convert.operators import check_flex_operators
 from trtpost.convert.tflite_file import custom_operators
