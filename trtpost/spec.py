@@ -1,14 +1,14 @@
-"""Everything that decides a pixel of the mask, as two frozen dataclasses.
+"""Everything that decides a pixel of the mask, as frozen dataclasses, and the names that several rooms share.
 
-`Pre` is the way from the photo to the network's input, `Post` the way from the network's output to the mask. A spec
-that has no meaning cannot be made: the constructor refuses it.
+`Pre` is the way from the photo to the network's input, `Post` the way from the network's output to the mask, `Located`
+where the two meet the network. A spec that has no meaning cannot be made: the constructor refuses it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Literal, get_args
@@ -19,8 +19,8 @@ Layout = Literal["NHWC", "NCHW"]
 Channels = Literal["rgb", "bgr", "gray"]
 Head = Literal["argmax", "threshold", "labels"]
 Ending = Literal["argmax", "threshold", "labels", "multilabel"]
-"""What a network may end in. Of `multilabel`, a score for each class by itself and none for the background, a constant
-background in front makes `argmax`."""
+"""What a network may end in. `multilabel` is a score for each class by itself and none for the background: a constant
+background in front makes `argmax` of it."""
 Resize = Literal["nearest", "bilinear"]
 Match = Literal["tf", "tf1", "torch", "opencv", "pil", "align_corners"]
 Fit = Literal["stretch", "letterbox"]
@@ -49,6 +49,10 @@ Form = Literal["python", "tensorrt_plan", "onnxruntime_onnx"]
 
 Pattern = Literal["smooth", "noise"]
 """Logits that a benchmark draws: smooth as networks give them, or with a boundary in every cell."""
+
+Origin = Literal["flag", "quantised", "metadata", "inside", "unit", "assumed"]
+"""Who says how pixels are normalised: the user, the type of a quantised input, the model's metadata, layers inside the
+network that take 0..255 or a unit of 0..1, or nobody."""
 
 Encoding = Literal["palette", "packed", "gray"]
 """How a mask's PNG holds class ids: 8 bits and a palette, as few bits as hold them, or as levels of gray."""
@@ -90,8 +94,8 @@ class Pre:
     def __post_init__(self) -> None:
         for name in ("height", "width"):
             _set(self, name, _whole(f"the network's input {name}", getattr(self, name), MAX_SIDE))
-        _one_of("channels", self.channels, get_args(Channels))
-        _one_of("fit", self.fit, get_args(Fit))
+        one_of("channels", self.channels, get_args(Channels))
+        one_of("fit", self.fit, get_args(Fit))
         for name in ("mean", "std"):
             values = getattr(self, name)
             if not isinstance(values, list | tuple) or len(values) not in (1, self.depth):
@@ -124,7 +128,7 @@ class Post:
     Attributes:
         head: `argmax` over `classes` channels; `threshold` of one channel (`value > threshold` is class 1);
             `labels` where the network already ends in class ids.
-        layout: of the logits; `labels` have no channel axis and ignore it.
+        layout: order of the logits' axes; `labels` have no channel axis and ignore it.
         classes: number of class ids that can occur in the mask.
         resize: `nearest` picks a label for each output pixel; `bilinear` interpolates the logits, then takes ArgMax.
         match: whose pixel convention; see `trtpost.kernels.reference`.
@@ -144,16 +148,16 @@ class Post:
     region: Extent = "whole"
 
     def __post_init__(self) -> None:
-        _one_of("head", self.head, get_args(Head))
-        _one_of("layout", self.layout, get_args(Layout))
-        _one_of("resize", self.resize, get_args(Resize))
-        _one_of("match", self.match, get_args(Match))
-        _one_of("region", self.region, get_args(Extent))
+        one_of("head", self.head, get_args(Head))
+        one_of("layout", self.layout, get_args(Layout))
+        one_of("resize", self.resize, get_args(Resize))
+        one_of("match", self.match, get_args(Match))
+        one_of("region", self.region, get_args(Extent))
         _set(self, "classes", _whole("the number of classes", self.classes, MAX_CLASSES))
         # within the limit of interpolation, see trtpost.kernels.reference
         _set(self, "threshold", _real("threshold", self.threshold, 4e37))
         if isinstance(self.size, str):
-            _one_of("size", self.size, ("runtime", "image"))
+            one_of("size", self.size, ("runtime", "image"))
         elif isinstance(self.size, list | tuple) and len(self.size) == 2:
             _set(self, "size", tuple(_whole("each side of size", side, MAX_SIDE) for side in self.size))
         else:
@@ -211,8 +215,7 @@ class Located:
         output: the network's output that was chosen.
         logits: the tensor that the post-processing takes: `output`, or one before it.
         layout, head, classes: as in `Post`; `classes` of labels is 0 where the graph does not tell.
-        shape: of `logits`; names for dynamic dimensions. Where `is_flat`, the shape that they are meant to have.
-        dtype: of `logits`.
+        shape, dtype: those of `logits`; names for dynamic dimensions. Where `is_flat`, the shape that is meant.
         dropped: operators between `logits` and `output` that the post-processing makes needless.
         others: outputs that were not chosen.
         is_flat: `logits` have other axes than `shape`, with the values in the same order.
@@ -338,25 +341,43 @@ def class_name(index: int) -> str:
     return f"class {index}"
 
 
-def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+def one_of(name: str, value: object, allowed: Collection[str]) -> None:
+    """Let a name pass that is among those allowed.
+
+    Raises:
+        SpecError: it is none of them.
+    """
     if not isinstance(value, str) or value not in allowed:
         raise SpecError(f"{name} must be one of {', '.join(allowed)}, not {_shown(value)}")
 
 
+def whole(value: object) -> int | None:
+    """A whole number, numpy's among them, as Python has it and JSON takes it; None: it is none."""
+    return None if isinstance(value, bool) or not isinstance(value, Integral) else int(value)
+
+
+def real(value: object) -> float | None:
+    """A number, numpy's among them, as Python has it and JSON takes it; None: it is none."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    try:
+        return float(value)
+    except OverflowError:  # a whole number beyond all floats
+        return math.inf
+
+
 def _whole(name: str, value: object, most: int) -> int:
-    """A whole number from 1 to `most`, numpy's among them, as Python has it."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) <= most:
+    """A whole number from 1 to `most`."""
+    number = whole(value)
+    if number is None or not 1 <= number <= most:
         raise SpecError(f"{name} must be a whole number from 1 to {most}, not {_shown(value)}")
-    return int(value)
+    return number
 
 
 def _real(name: str, value: object, most: float) -> float:
-    """A finite number of at most that magnitude, numpy's among them, as Python has it."""
-    number = math.nan
-    if not isinstance(value, bool) and isinstance(value, Real):
-        with contextlib.suppress(OverflowError):  # a whole number beyond all floats
-            number = float(value)
-    if not abs(number) <= most:
+    """A finite number of at most that magnitude."""
+    number = real(value)
+    if number is None or not abs(number) <= most:
         raise SpecError(f"{name} must be finite and within {most:g}, not {_shown(value)}")
     return number
 

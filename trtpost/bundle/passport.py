@@ -10,25 +10,19 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from trtpost.errors import BundleError, SpecError, reason
-from trtpost.spec import MAX_SIDE, Compatibility, Located, Place, Post, Pre, Precision
+from trtpost.spec import MAX_SIDE, Compatibility, Located, Origin, Place, Post, Pre, Precision
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-FORMAT = 3
+FORMAT = 4
 """Version of the passport; a reader refuses what it does not know."""
-
 
 MAX_INPUT = 1 << 26
 """Pixels that a network may want at once: 8192x8192 of one image. Beyond, a few bytes would ask for any memory."""
 
-
-ASSUMED = "assumed"
-"""Where the normalisation comes from, if nobody says it."""
-
-
 OUR_ENTRIES = ("source_sha256", "located")
-"""Of a passport, by which it is told from a file of somebody else's that is called like it."""
+"""Keys that identify our passport.json."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +31,7 @@ class Plan:
 
     Attributes:
         flavour: `tensorrt` or `tensorrt_rtx`.
-        version: of that TensorRT.
+        version: that of TensorRT.
         target: compute capabilities that the plan is for.
         layers: number of layers of each type in the network that was built.
         precisions: number of compute layers (convolutions, matrix products) that compute in each precision.
@@ -73,7 +67,7 @@ class Verification:
         agreement: share of pixels with the same class.
         ties: pixels where the reference's two best classes are a tie; None where that cannot be told.
         real: pixels that differ where there is no tie.
-        mean_iou: of the masks, the reference's as the truth.
+        mean_iou: how far the masks overlap, the reference's as the truth.
     """
 
     against: str
@@ -97,21 +91,21 @@ class Passport:
     """Everything that is known of a bundle.
 
     Attributes:
-        version: of trtpost.
+        version: the trtpost that built it.
         request: SHA-256 of all that went into the build; an equal request needs no rebuild.
         source, source_sha256: name and content hash of the source model.
         pre, post: every decision about a pixel.
         located: where the logits were found.
-        normalization: where the normalisation comes from: `model`, `flag`, `inside the network` or `assumed`.
+        normalization: who says how pixels are normalised.
         classes: name of each class.
         max_batch: images that one call may hold.
         max_size: (H, W): largest mask, or photo with size `image`, that the plan's profile allows.
         precision: that was asked for; `fp32` leaves the source model's own types.
         agreement: share of pixels with the same class as before the precision was lowered, at the resolution of the
             logits; None where not measured.
-        mean_iou: of the masks, those from before as the truth; None where not measured.
+        mean_iou: how far the masks overlap, those from before as the truth; None where not measured.
         photos: number of photos that these were measured with.
-        plan: of `engine.plan`; None where there is none.
+        plan: how `engine.plan` was built; None where there is none.
         files: SHA-256 of each file of the bundle.
         verification: the last one; None where there was none since the build.
         format: version of this passport.
@@ -124,7 +118,7 @@ class Passport:
     pre: Pre
     post: Post
     located: Located
-    normalization: str
+    normalization: Origin
     classes: tuple[str, ...]
     max_batch: int
     max_size: tuple[int, int]
@@ -152,11 +146,11 @@ class Passport:
         _check_shares(self.agreement, self.mean_iou)
 
     def to_json(self) -> str:
-        """As text; `passport_from_json` reads it back."""
+        """The passport as text; `passport_from_json` reads it back."""
         return json.dumps(asdict(self), indent=2, ensure_ascii=False)
 
     def to_name(self, limit: int) -> str:
-        """As the name of a TensorRT network, so that a bare plan says what it is: JSON, its one key `trtpost`.
+        """The name of a TensorRT network by which a bare plan says what it is: JSON, its one key `trtpost`.
 
         Args:
             limit: bytes that the name may have. Where the whole passport is longer, version, source and spec stay, and
@@ -210,7 +204,7 @@ def passport_from_json(text: str | bytes, name: str) -> Passport:
 
 @cache
 def _reader() -> TypeAdapter[Passport]:
-    """Without the plugins that other packages bring for pydantic: looking for them reads every package's metadata."""
+    """Pydantic's reader, without other packages' plugins: looking for those reads the metadata of every package."""
     from pydantic import TypeAdapter
 
     before = os.environ.get("PYDANTIC_DISABLE_PLUGINS")

@@ -6,6 +6,7 @@ import contextlib
 import shutil
 import sys
 import time
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -66,7 +67,7 @@ def _version(wanted: bool) -> None:
 
 
 def _written(path: Path | None) -> Path | None:
-    """A target, which is a file or folder of this machine."""
+    """Let a target pass that is a file or folder of this machine, and no address of another."""
     from trtpost.errors import SpecError
     from trtpost.storage.files import refuse_address
 
@@ -186,11 +187,9 @@ def build(
         Lowering, typer.Option(help="one node with a function body, or standard ops inline", rich_help_panel=MODEL)
     ] = "function",
     flavour: Annotated[Flavour, typer.Option(help="TensorRT that builds it", rich_help_panel=PLAN)] = "auto",
-    post_processing: Annotated[
+    post: Annotated[
         Place,
-        typer.Option(
-            "--post", help="in the plan: native layers, or plugin; or kernel: ours, after it", rich_help_panel=PLAN
-        ),
+        typer.Option(help="in the plan: native layers, or plugin; or kernel: ours, after it", rich_help_panel=PLAN),
     ] = "native",
     max_batch: Annotated[
         int, typer.Option(help="images in one call, where the network allows several", rich_help_panel=PLAN)
@@ -246,41 +245,24 @@ def build(
     ] = None,
 ) -> None:
     """Build an engine bundle: convert, locate, bake, build."""
-    from trtpost.builder import build as builder
+    given = locals()  # all but the first three are settings of a build, by their names
+    from trtpost.builder.build import build as build_bundle
     from trtpost.builder.labels import read_labels
-    from trtpost.builder.options import BuildOptions
+    from trtpost.builder.options import options_from
+    from trtpost.describe import next_step
     from trtpost.spec import parse_pair, parse_size
 
-    options = BuildOptions(
-        normalize=normalize,
-        channels=channels,
-        fit=fit,
-        labels=read_labels(labels) if labels else (),
-        logits=logits,
-        layout=layout,
-        head=head,
-        threshold=threshold,
-        resize=resize,
-        match=match,
-        size=parse_size(size),
-        input_size=parse_pair(input_size) if input_size else None,
-        max_batch=max_batch,
-        max_size=parse_pair(max_size),
-        lowering=lowering,
-        signature=signature,
-        flavour=flavour,
-        precision=precision,
-        calibration=calibration,
-        min_agreement=min_agreement,
-        post=post_processing,
-        workspace=workspace,
-        optimization_level=optimization_level,
-        timing_cache=timing_cache,
-        hardware_compatibility=hardware_compatibility,
-        compute_capabilities=tuple(map(str.strip, compute_capabilities.split(","))) if compute_capabilities else (),
-    )
-    bundle = builder.build(model, output, options, progress=_progress(), force=force)
-    _say(builder.next_step(bundle, flavour))
+    settings = {name: value for name, value in given.items() if name not in ("model", "output", "force")}
+    settings |= {
+        "labels": read_labels(labels) if labels else (),
+        "size": parse_size(size),
+        "input_size": parse_pair(input_size) if input_size else None,
+        "max_size": parse_pair(max_size),
+        "compute_capabilities": map(str.strip, compute_capabilities.split(",")) if compute_capabilities else (),
+    }
+    options = options_from(settings)
+    bundle = build_bundle(model, output, options, progress=_progress(), force=force)
+    _say(next_step(bundle, flavour))
 
 
 @app.command()
@@ -336,7 +318,6 @@ def infer(
     """
     from trtpost import jobs as inference
     from trtpost.bundle.folder import load_bundle, newest_bundle
-    from trtpost.bundle.passport import ASSUMED
     from trtpost.errors import SpecError
     from trtpost.photos.find import STDIN as STDOUT
     from trtpost.photos.find import find_photos
@@ -399,7 +380,7 @@ def infer(
         _say(f"engine {path} on {name}; {warmed}")
         if note:
             _say(f"not on the GPU: {note}")
-        if passport.normalization == ASSUMED:
+        if passport.normalization == "assumed":
             _say("normalisation of the pixels was assumed when the engine was built: see trtpost inspect")
     facts["warm_up_ms"] = None if warm_up is None else round(warm_up, 3)
     _show_outcomes(path, facts, outcomes, seconds, layers, as_json=as_json)
@@ -497,6 +478,7 @@ def verify(
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Compare a bundle with the pipeline that it replaces, which runs MODEL in its own framework."""
+    given = locals()  # what is replaced, by its names, among the rest
     from trtpost.builder.options import BuildOptions
     from trtpost.bundle.folder import load_bundle, newest_bundle
     from trtpost.cli import tables
@@ -514,23 +496,14 @@ def verify(
     _check_page(html)
     progress = Progress() if as_json else _progress()
     count = len(photos_in(images, "--images"))
+    replaced = Replaced(**{one.name: given[one.name] for one in fields(Replaced)})
     if orders:
-        given = {"BUNDLE": bundle, "--html": html, "--min-agreement": min_agreement, "--resize": resize}
-        if surplus := [name for name, value in given.items() if value is not None]:
+        others = {"BUNDLE": bundle, "--html": html, "--min-agreement": min_agreement, "--resize": resize}
+        if surplus := [name for name, value in others.items() if value is not None]:
             raise SpecError(f"--orders builds bundles of its own and shows a table: leave {', '.join(surplus)} out")
         if labels is None:
             raise SpecError("--orders scores against ground truth: give it with --labels DIR")
-        options = BuildOptions(
-            normalize=normalize,
-            channels=channels,
-            fit=fit or "stretch",
-            match=match,
-            logits=logits,
-            layout=layout,
-            head=head,
-            threshold=threshold,
-            signature=signature,
-        )
+        options = BuildOptions(**{name: value for name, value in asdict(replaced).items() if value is not None})
         with _bar(count, "photos", quiet=as_json) as advance:
             found = compare_orders(
                 against, images, labels, options, backend=backend, progress=progress, advance=advance
@@ -541,18 +514,6 @@ def verify(
             _console().show(tables.orders_table(found))
         return
     opened = load_bundle(bundle or newest_bundle(Path()))
-    replaced = Replaced(
-        normalize=normalize,
-        channels=channels,
-        fit=fit,
-        resize=resize,
-        match=match,
-        logits=logits,
-        layout=layout,
-        head=head,
-        threshold=threshold,
-        signature=signature,
-    )
     gallery = Gallery(opened.passport.classes) if html else None
     with _bar(count, "photos", quiet=as_json) as advance:
         result = run_verify(
@@ -759,7 +720,7 @@ def _fix(*, yes: bool) -> None:
 
 
 def _check_page(path: Path | None) -> None:
-    """Before the work, not after it."""
+    """Refuse a page that could not be written, before the work and not after it."""
     from trtpost.storage.pages import check_page
 
     if path is not None:

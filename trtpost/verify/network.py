@@ -12,6 +12,7 @@ import onnx
 from numpy.typing import NDArray
 
 from trtpost import onnx_runtime
+from trtpost.builder.decide import Decided
 from trtpost.convert import load
 from trtpost.convert.operators import check_flex_operators
 from trtpost.convert.tflite_file import custom_operators
@@ -25,7 +26,7 @@ from trtpost.verify.frameworks import quiet, tensorflow
 from trtpost.verify.mediapipe import without_custom_ops
 
 if TYPE_CHECKING:
-    from trtpost.builder.build import Decided
+    from trtpost.builder.decide import Decided
 
 SQUASHING = ("Softmax", "LogSoftmax", "Sigmoid")
 """Ops that may lie between the logits that a bundle takes and the output that people see."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from trtpost.builder.decide import Decided
 from trtpost.kernels.reference import bilinear
 from trtpost.letterbox import Region, placement, region_of
 from trtpost.photos.decode import Photo
@@ -21,7 +22,7 @@ from trtpost.verify.frameworks import Resizer, tensorflow
 from trtpost.verify.network import Answer, Network
 
 if TYPE_CHECKING:
-    from trtpost.builder.build import Decided
+    from trtpost.builder.decide import Decided
 
 TIE = 1e-4
 """Two values are a tie where they differ by less than this share of the range of all: more than float32 rounding
