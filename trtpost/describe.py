@@ -1,15 +1,65 @@
-"""What was found and decided, in a line each, for people."""
+"""Every sentence about a model, a bundle or a plan: what was found and decided, in a line each, for people."""
 
 from __future__ import annotations
 
-from trtpost.bundle.passport import Passport
-from trtpost.spec import Located, Post, Pre
+import math
+import shlex
+from typing import TYPE_CHECKING
 
-PLACES = {
+from trtpost.spec import Compatibility, Located, Origin, Place, Post, Pre
+
+if TYPE_CHECKING:
+    from trtpost.bundle.folder import Bundle
+    from trtpost.bundle.passport import Passport, Plan, Verification
+
+ORIGINS: dict[Origin, str] = {
+    "flag": "--normalize",
+    "quantised": "quantised input",
+    "metadata": "the model's metadata",
+    "inside": "normalised inside the network",
+    "unit": "the network goes on from 0..1",
+    "assumed": "assumed",
+}
+"""Who says how pixels are normalised."""
+
+_PLACES: dict[Place, str] = {
     "native": "TensorRT's own layers make the mask",
     "kernel": "it ends in logits, our kernel makes the mask",
     "plugin": "our plugin makes the mask",
 }
+
+
+_OTHER_GPUS: dict[Compatibility, str] = {
+    "none": "",
+    "ampere+": " and all newer than 8.0",
+    "same": " on any GPU of it",
+}
+
+
+def describe_doubts(located: Located, pre: Pre, origin: Origin) -> list[str]:
+    """What was concluded from the graph and may be wrong: a sentence each, with the flag that settles it."""
+    found = list(located.doubts)
+    if origin == "assumed":
+        found.append(
+            "the model does not say how pixels are normalised: (pixel - 127.5) / 127.5 is ASSUMED, and a wrong guess "
+            "spoils the mask; settle it with --normalize"
+        )
+    if origin == "flag" and located.expects == "pixels" and not pre.is_identity:
+        found.append("the network begins with a normalisation of its own, so --normalize makes it the second one")
+    if origin == "unit":
+        found.append(
+            "the network's own normalisation looks made for pixels of 0..1, so they are divided by 255 before it; "
+            "if it is not, settle it with --normalize"
+        )
+    if located.others:
+        names = ", ".join(f"'{name}'" for name in located.others)
+        found.append(f"the model has other outputs, {names}, which are left out; choose one with --logits")
+    return found
+
+
+def describe_negative(ignored: int) -> str:
+    """What becomes of class ids below zero."""
+    return f"class ids below zero become {ignored} in the mask, as `ignore` is written in Pascal VOC and Cityscapes"
 
 
 def describe_choice(located: Located) -> str:
@@ -44,7 +94,7 @@ def describe_located(located: Located) -> str:
     )
 
 
-def describe_spec(pre: Pre, post: Post, origin: str, background: float | None = None) -> str:
+def describe_spec(pre: Pre, post: Post, origin: Origin, background: float | None = None) -> str:
     """One line on what was baked; `background` as in `Located`."""
     size = "x".join(map(str, post.size)) if isinstance(post.size, tuple) else post.size
     normalization = "raw pixels" if pre.is_identity else f"(pixel - {_terse(pre.mean)}) / {_terse(pre.std)}"
@@ -53,20 +103,18 @@ def describe_spec(pre: Pre, post: Post, origin: str, background: float | None = 
         head = f"the largest that is > {background:g}, else background"
     steps = f"{head}, {post.resize} resize as in '{post.match}', size {size}"
     fit = ", letterboxed" if pre.fit == "letterbox" else ""
-    return f"{pre.channels} {normalization} ({origin}){fit}; {steps}"
+    return f"{pre.channels} {normalization} ({ORIGINS[origin]}){fit}; {steps}"
 
 
 def describe_precision(passport: Passport) -> str:
     """One line on the precision that was asked for, and how much of the mask survived it."""
-    from trtpost.builder import agreement
-
     if passport.precision == "fp32":
         return "as in the source model"
     if passport.agreement is None:
         return f"{passport.precision}; agreement with the source model was not measured"
     return (
-        f"{passport.precision}; {agreement.percent(passport.agreement)} of the pixels of "
-        f"{agreement.counted(passport.photos, 'photo')} have the same class as before, mean IoU {passport.mean_iou:.4f}"
+        f"{passport.precision}; {percent(passport.agreement)} of the pixels of "
+        f"{counted(passport.photos, 'photo')} have the same class as before, mean IoU {passport.mean_iou:.4f}"
     )
 
 
@@ -74,6 +122,56 @@ def describe_precisions(precisions: dict[str, int]) -> str:
     """How many compute layers of a plan compute in which precision."""
     counts = ", ".join(f"{count} in {name}" for name, count in precisions.items())
     return f"compute layers: {counts or 'none'}"
+
+
+def describe_plan(plan: Plan) -> str:
+    """One line on what runs a plan."""
+    gpus = ", ".join(plan.target) + _OTHER_GPUS[plan.hardware_compatibility]
+    return f"{plan.flavour} {plan.version}, compute capability {gpus}; {_PLACES[plan.post]}"
+
+
+def describe_built(plan: Plan, length: int) -> str:
+    """One line on a plan of so many bytes that was built just now."""
+    return (
+        f"{plan.flavour} {plan.version}: {sum(plan.layers.values())} layers; "
+        f"{describe_precisions(plan.precisions)}; {_PLACES[plan.post]}; "
+        f"{length / 1e6:.1f} MB plan for compute capability {', '.join(plan.target)}"
+    )
+
+
+def describe_verification(score: Verification | None) -> str:
+    """One line on the last `trtpost verify`."""
+    if score is None:
+        return "not yet: trtpost verify BUNDLE --against MODEL --images FOLDER"
+    ties = "ties cannot be told" if score.ties is None else f"{score.ties:,} ties"
+    return (
+        f"{score.agreement:.4%} of the pixels of {score.photos} photos have the class that {score.against} gives, "
+        f"{score.real:,} really differ, {ties}, mean IoU {score.mean_iou:.4f}; on {score.engine}"
+    )
+
+
+def next_step(bundle: Bundle, flavour: str) -> str:
+    """What the bundle holds and what to do with it, for the last line of a build that asked for `flavour`."""
+    if bundle.passport.plan is not None:
+        holds = f"holds the portable engine and a {bundle.passport.plan.flavour} plan"
+    else:
+        from trtpost.backends.tensorrt.flavour import builder_here
+
+        builder, reason = builder_here()
+        why = "--flavour none" if flavour == "none" else reason if builder is None else "see the warning above"
+        holds = f"holds the portable engine only, no TensorRT plan ({why})"
+    return f"{bundle.path} {holds}; run it: trtpost infer PHOTO --engine {shlex.quote(str(bundle.path))}"
+
+
+def percent(share: float) -> str:
+    """A share of 0..1 with two figures behind the point, four where it is close to all; never rounded up to that."""
+    digits = 4 if share > 0.999 else 2
+    return f"{math.floor(share * 10 ** (digits + 2)) / 10**digits:.{digits}f}%"
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 photo`, `2 photos`."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _terse(values: tuple[float, ...]) -> str:

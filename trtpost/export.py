@@ -12,7 +12,8 @@ from trtpost.bundle.folder import Bundle, is_bundle, read_again
 from trtpost.errors import ModelError, reason
 from trtpost.graph.baked import DOMAIN
 from trtpost.graph.baking.bake import NETWORK, inlined, is_inlined
-from trtpost.graph.reading.model import LARGEST, metadata, save_model
+from trtpost.graph.reading.model import metadata, save_model
+from trtpost.graph.wire import LARGEST
 from trtpost.spec import Post
 from trtpost.storage.files import open_regular
 

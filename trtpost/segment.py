@@ -15,7 +15,6 @@ from PIL import Image
 
 from trtpost.backends.choice import choose, may_run_plans
 from trtpost.bundle.folder import Bundle, Plans, read_again, read_bundle
-from trtpost.bundle.passport import ASSUMED
 from trtpost.errors import BackendError, ImageError, SpecError, doubt
 from trtpost.kernels.cpu import MAX_THREADS
 from trtpost.masks.colours import overlay, palette
@@ -149,7 +148,7 @@ class Segmenter:
         self._process = os.getpid()
         if self.note is not None:
             doubt(f"not on the GPU: {self.note}")
-        if self.bundle.passport.normalization == ASSUMED:
+        if self.bundle.passport.normalization == "assumed":
             doubt(
                 f"the normalisation of the pixels was assumed when {self.bundle.path} was built, as the model does not "
                 "say it, and a wrong guess spoils the mask: settle it with normalize= of trtpost.build"

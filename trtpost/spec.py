@@ -6,7 +6,6 @@ that has no meaning cannot be made: the constructor refuses it.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
 from dataclasses import dataclass
@@ -49,6 +48,10 @@ Form = Literal["python", "tensorrt_plan", "onnxruntime_onnx"]
 
 Pattern = Literal["smooth", "noise"]
 """Logits that a benchmark draws: smooth as networks give them, or with a boundary in every cell."""
+
+Origin = Literal["flag", "quantised", "metadata", "inside", "unit", "assumed"]
+"""Who says how pixels are normalised: the user, the type of a quantised input, the model's metadata, layers inside the
+network that take 0..255 or a unit of 0..1, or nobody."""
 
 Encoding = Literal["palette", "packed", "gray"]
 """How a mask's PNG holds class ids: 8 bits and a palette, as few bits as hold them, or as levels of gray."""
@@ -343,20 +346,33 @@ def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
         raise SpecError(f"{name} must be one of {', '.join(allowed)}, not {_shown(value)}")
 
 
+def whole(value: object) -> int | None:
+    """A whole number, numpy's among them, as Python has it and JSON takes it; None: it is none."""
+    return None if isinstance(value, bool) or not isinstance(value, Integral) else int(value)
+
+
+def real(value: object) -> float | None:
+    """A number, numpy's among them, as Python has it and JSON takes it; None: it is none."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    try:
+        return float(value)
+    except OverflowError:  # a whole number beyond all floats
+        return math.inf
+
+
 def _whole(name: str, value: object, most: int) -> int:
-    """A whole number from 1 to `most`, numpy's among them, as Python has it."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) <= most:
+    """A whole number from 1 to `most`."""
+    number = whole(value)
+    if number is None or not 1 <= number <= most:
         raise SpecError(f"{name} must be a whole number from 1 to {most}, not {_shown(value)}")
-    return int(value)
+    return number
 
 
 def _real(name: str, value: object, most: float) -> float:
-    """A finite number of at most that magnitude, numpy's among them, as Python has it."""
-    number = math.nan
-    if not isinstance(value, bool) and isinstance(value, Real):
-        with contextlib.suppress(OverflowError):  # a whole number beyond all floats
-            number = float(value)
-    if not abs(number) <= most:
+    """A finite number of at most that magnitude."""
+    number = real(value)
+    if number is None or not abs(number) <= most:
         raise SpecError(f"{name} must be finite and within {most:g}, not {_shown(value)}")
     return number
 

@@ -12,8 +12,9 @@ import pytest
 from nets import kernel, nchw, net, nhwc, rescaled, save
 from PIL import Image
 
-from trtpost.builder.build import _request, build
+from trtpost.builder.build import build
 from trtpost.builder.options import BuildOptions
+from trtpost.builder.request import request_hash
 from trtpost.bundle.folder import load_bundle
 from trtpost.cuda import Device, Driver
 from trtpost.errors import BackendError, MissingPackageError, ModelError, PrecisionError, SpecError
@@ -71,9 +72,9 @@ def test_where_the_normalisation_comes_from(tmp_path):
     stated = nchw()
     set_metadata(stated, {"normalization": json.dumps({"mean": [1, 2, 3], "std": [4, 5, 6]})})
     assert origin(nchw()) == ("assumed", (127.5,), (127.5,))
-    assert origin(stated) == ("the model's metadata", (1, 2, 3), (4, 5, 6))
-    assert origin(stated, normalize="unit") == ("--normalize", (0.0,), (255.0,))
-    assert origin(rescaled()) == ("normalised inside the network", (0.0,), (1.0,))
+    assert origin(stated) == ("metadata", (1, 2, 3), (4, 5, 6))
+    assert origin(stated, normalize="unit") == ("flag", (0.0,), (255.0,))
+    assert origin(rescaled()) == ("inside", (0.0,), (1.0,))
 
 
 def test_class_names(tmp_path, source):
@@ -137,7 +138,7 @@ def test_a_plan_that_cannot_be_built_leaves_the_portable_engine(tmp_path, source
     def refuse(*_, **__):
         raise BackendError("no such operator")
 
-    monkeypatch.setattr("trtpost.builder.build.build_plan", refuse)
+    monkeypatch.setattr("trtpost.builder.plan.build_plan", refuse)
     monkeypatch.setattr("trtpost.backends.tensorrt.flavour.check_builder", lambda *_: None)
     monkeypatch.setattr("trtpost.backends.tensorrt.flavour.builder_here", lambda: ("tensorrt_rtx", ""))
     for _ in range(2):  # the second time it is tried again, and says again why there is none
@@ -281,11 +282,11 @@ def test_what_makes_a_rebuild_needless(tmp_path, source, photos):
 
 def test_a_timing_cache_does_not_decide_the_bundle():
     requests = {
-        _request("hash", BuildOptions(flavour="tensorrt", timing_cache=cache), "tensorrt", (), "")
+        request_hash("hash", BuildOptions(flavour="tensorrt", timing_cache=cache), "tensorrt", (), "")
         for cache in (None, "a.cache", "b.cache")
     }
     assert len(requests) == 1
-    assert _request("hash", BuildOptions(flavour="tensorrt", workspace=64), "tensorrt", (), "") not in requests
+    assert request_hash("hash", BuildOptions(flavour="tensorrt", workspace=64), "tensorrt", (), "") not in requests
 
 
 @pytest.fixture
@@ -302,7 +303,7 @@ def on_a_gpu(monkeypatch):
         monkeypatch.setattr("trtpost.cuda.driver", lambda: driver)
         return asked
 
-    monkeypatch.setattr("trtpost.builder.build.build_plan", refuse)
+    monkeypatch.setattr("trtpost.builder.plan.build_plan", refuse)
     monkeypatch.setattr("trtpost.backends.tensorrt.flavour.check_builder", lambda *_: None)
     monkeypatch.setattr("trtpost.backends.tensorrt.flavour.builder_here", lambda: ("tensorrt_rtx", ""))
     return on
@@ -332,7 +333,7 @@ def test_a_plan_of_another_precision_is_never_only_a_warning(tmp_path, source, m
     def refuse(*_, **__):
         raise PrecisionError("only 0 of 1")
 
-    monkeypatch.setattr("trtpost.builder.build.build_plan", refuse)
+    monkeypatch.setattr("trtpost.builder.plan.build_plan", refuse)
     monkeypatch.setattr("trtpost.backends.tensorrt.flavour.check_builder", lambda *_: None)
     monkeypatch.setattr("trtpost.backends.tensorrt.flavour.builder_here", lambda: ("tensorrt_rtx", ""))
     with pytest.raises(PrecisionError):

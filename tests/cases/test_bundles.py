@@ -105,7 +105,7 @@ def test_a_bundle_of_another_version_with_the_same_format_works(templates, tmp_p
     contents = read_bundle(templates[0])
     model = contents.model
     del model.metadata_props[:]
-    from trtpost.bundle.folder import embed
+    from trtpost.builder.build import embed
 
     passport = replace(contents.bundle.passport, version="0.0.1")
     embed(model, passport)
@@ -559,7 +559,7 @@ def test_a_read_only_place_is_said_before_there_is_any_work(tmp_path, monkeypatc
     (tmp_path / "locked").mkdir(mode=0o555)
     if os.access(tmp_path / "locked", os.W_OK):  # root may write anywhere
         monkeypatch.setattr("os.access", lambda *_: False)
-    monkeypatch.setattr("trtpost.builder.build.decide", lambda *_: pytest.fail("was converted"))
+    monkeypatch.setattr("trtpost.builder.decide.decide", lambda *_: pytest.fail("was converted"))
     with pytest.raises(BundleError, match=r"cannot write .*/locked may not be written to; choose another place"):
         build(source, tmp_path / "locked" / "deep" / "net.trtpost", flavour="none")
 

@@ -27,7 +27,8 @@ from google.protobuf.message import Message
 from nets import kernel, nchw, net, nhwc, save
 
 from trtpost.backends.tensorrt.obstacle import Machine, obstacle
-from trtpost.builder.build import build, content_of
+from trtpost.builder.build import build
+from trtpost.builder.request import content_of
 from trtpost.bundle.folder import MODEL, PASSPORT, PLAN, Bundle, load_bundle, read_bundle, write_bundle
 from trtpost.bundle.passport import Plan
 from trtpost.convert import convert, kind_of

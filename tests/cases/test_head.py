@@ -1042,7 +1042,7 @@ def test_a_size_that_tensorflow_refuses(tmp_path, monkeypatch):
             raise ModelError("Dimension 1 in both shapes must be equal, but are 250 and 248")
         return unet(4, layout="NHWC")
 
-    monkeypatch.setattr("trtpost.builder.build.convert", convert)
+    monkeypatch.setattr("trtpost.builder.decide.convert", convert)
     source = tmp_path / "net.keras"
     source.write_bytes(b"not looked at")
     with pytest.raises(ModelError, match=r"multiples of 4; .* --input-size 248x248 or 252x252"):

@@ -12,7 +12,8 @@ import pytest
 from nets import nchw, save
 from onnx import TensorProto, helper
 
-from trtpost.builder.build import build, content_of
+from trtpost.builder.build import build
+from trtpost.builder.request import content_of
 from trtpost.bundle.folder import load_bundle, write_bundle
 from trtpost.bundle.passport import Plan
 from trtpost.errors import BundleError, ModelError, SpecError

@@ -19,7 +19,8 @@ from nets import net
 from pydantic import TypeAdapter
 
 from trtpost.backends.tensorrt.build import Profile, build_plan
-from trtpost.bundle.folder import embed, write_bundle
+from trtpost.builder.build import embed
+from trtpost.bundle.folder import write_bundle
 from trtpost.bundle.passport import Passport
 from trtpost.errors import SpecError
 from trtpost.graph.baking.bake import bake

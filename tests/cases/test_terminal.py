@@ -193,7 +193,7 @@ def test_every_function_of_the_report_is_tried():
         if inspect.isfunction(one) and one.__module__ == report.__name__ and not name.startswith("_")
     }
     tables = {"timing_table", "layer_table", "verify_tables", "orders_table", "findings_table"}
-    assert public == tables | {"facts_text", "facts_json", "findings_json", "parts_of", "describe_verification"}
+    assert public == tables | {"facts_text", "facts_json", "findings_json", "parts_of"}
     assert len(TABLES) == len(tables) + 1
 
 

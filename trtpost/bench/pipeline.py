@@ -18,7 +18,8 @@ from trtpost.backends.tensorrt.obstacle import this_machine
 from trtpost.bench.measure import machine, take_turns
 from trtpost.bench.picture import sides_of, write_photo
 from trtpost.bench.systems import OURS, System, systems
-from trtpost.builder.build import build, content_of
+from trtpost.builder.build import build
+from trtpost.builder.request import content_of
 from trtpost.bundle.folder import Bundle, load_bundle
 from trtpost.convert import kind_of
 from trtpost.errors import ImageError, SpecError

@@ -5,7 +5,6 @@ Both networks run on the CPU, in the arithmetic that their types promise of a GP
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from trtpost.describe import counted, percent
 from trtpost.errors import BackendError, ModelError, reason
 from trtpost.graph.baking.bake import seam, source_name, split
 from trtpost.graph.emulate import BFLOAT16, FLOAT, FLOAT16, rounded, session, with_outputs
@@ -166,17 +166,6 @@ def check(agreement: Agreement, precision: Precision, minimum: float) -> None:
         f"{counted(agreement.photos, 'photo')}, and {percent(minimum)} are asked for (--min-agreement){where}: "
         f"{_REMEDIES[precision]}"
     )
-
-
-def percent(share: float) -> str:
-    """A share of 0..1 with two figures behind the point, four where it is close to all; never rounded up to that."""
-    digits = 4 if share > 0.999 else 2
-    return f"{math.floor(share * 10 ** (digits + 2)) / 10**digits:.{digits}f}%"
-
-
-def counted(number: int, thing: str) -> str:
-    """`1 photo`, `2 photos`."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 _REMEDIES: dict[Precision, str] = {

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
+from trtpost.convert.formats import saved_model_folder
 from trtpost.errors import SpecError, reason
 from trtpost.spec import parse_labels
-from trtpost.storage.files import open_regular, read_limited
+from trtpost.storage.files import read_limited
 
 MAX_BYTES = 16 << 20
-"""Of a label file: 65,536 names of 256 bytes."""
+"""Longest label file that is read: 65,536 names of 256 bytes."""
 
 
 def read_labels(path: Path) -> tuple[str, ...]:
@@ -28,17 +28,9 @@ def read_labels(path: Path) -> tuple[str, ...]:
     return names
 
 
-def labels_hash(path: Path) -> str:
-    """SHA-256 of a label file, of a longer one than is read its beginning; empty where it cannot be read."""
-    try:
-        with open_regular(path) as file:
-            return hashlib.sha256(file.read(MAX_BYTES + 1)).hexdigest()
-    except OSError:  # who reads the names says so
-        return ""
-
-
 def labels_beside(model: Path) -> Path | None:
     """The label file of a model: `MODEL.labels.txt`, else `labels.txt`, beside it or in its folder; or None."""
+    model = saved_model_folder(model)
     folders = [model, model.parent] if model.is_dir() else [model.parent]
     name = model.name if model.is_dir() else model.stem
     places = [folder / file for file in (f"{name}.labels.txt", "labels.txt") for folder in folders]

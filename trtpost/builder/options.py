@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import operator
-import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
-from numbers import Real
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import SupportsIndex, get_args
-
-import numpy as np
+from typing import get_args
 
 from trtpost.backends.tensorrt import flavour as flavours
 from trtpost.backends.tensorrt.settings import Settings
@@ -18,7 +12,6 @@ from trtpost.errors import SpecError, did_you_mean
 from trtpost.spec import (
     MAX_SIDE,
     Channels,
-    Compatibility,
     Ending,
     Extent,
     Fit,
@@ -26,7 +19,6 @@ from trtpost.spec import (
     Layout,
     Lowering,
     Match,
-    Place,
     Post,
     Pre,
     Precision,
@@ -42,7 +34,7 @@ ONLY_NATIVE = "the network ends in labels, which are only resized, so there is n
 
 
 @dataclass(frozen=True)
-class BuildOptions:
+class BuildOptions(Settings):
     """What to build; every default is what most people want.
 
     Attributes:
@@ -59,12 +51,12 @@ class BuildOptions:
         lowering: `function` keeps the node with its body, `inline` writes standard ops.
         signature: of a SavedModel that has several.
         flavour: TensorRT to build the plan with: `auto`, `none`, `tensorrt` or `tensorrt_rtx`.
-        precision: `fp32` (the model's own types), `fp16`, `bf16` or `int8`.
         calibration: folder of photos: int8 is calibrated on them, and the agreement with the model's own precision
             measured.
         min_agreement: share of pixels that must keep their class when the precision is lowered; None: `MIN_AGREEMENT`.
-        post, workspace, optimization_level, timing_cache, hardware_compatibility, compute_capabilities: as in
-            `trtpost.backends.tensorrt.settings.Settings`.
+
+    The others are what TensorRT's builder is told, `trtpost.backends.tensorrt.settings.Settings`; `precision` is
+    what the portable engine computes in as well.
     """
 
     normalize: str | None = None
@@ -84,22 +76,12 @@ class BuildOptions:
     lowering: Lowering = "function"
     signature: str | None = None
     flavour: Flavour = "auto"
-    precision: Precision = "fp32"
     calibration: Path | None = None
     min_agreement: float | None = None
-    post: Place = "native"
-    workspace: int | None = None
-    optimization_level: int | None = None
-    timing_cache: Path | None = None
-    hardware_compatibility: Compatibility = "none"
-    compute_capabilities: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            given = getattr(self, field.name)
-            if field.name in KINDS and not (given is None and field.default is None):
-                object.__setattr__(self, field.name, KINDS[field.name](field.name, given))
-        flavours.check_settings(self.flavour, self.settings)
+        super().__post_init__()
+        flavours.check_settings(self.flavour, self)
         if self.precision == "int8" and self.calibration is None:
             raise SpecError(
                 "precision int8 needs photos to calibrate with: give a folder of some dozen with --calibration"
@@ -144,83 +126,12 @@ class BuildOptions:
     @property
     def wants_plan(self) -> bool:
         """True where a bundle without a plan would not be what was asked for."""
-        return self.flavour in flavours.FLAVOURS or replace(self.settings, precision="fp32") != Settings()
-
-    @property
-    def settings(self) -> Settings:
-        """What goes to TensorRT's builder."""
-        return Settings(**{field.name: getattr(self, field.name) for field in fields(Settings)})
-
-
-def _refused(name: str, wanted: str, given: object) -> SpecError:
-    return SpecError(f"{name.replace('_', ' ')} must be {wanted}, not {given!r:.60}")
-
-
-def _text(name: str, given: object) -> str:
-    if not isinstance(given, str):
-        raise _refused(name, "a text" + (" such as '127.5/127.5', MEAN/STD" if name == "normalize" else ""), given)
-    return given
-
-
-def _path(name: str, given: object) -> Path:
-    text = os.fspath(given) if isinstance(given, os.PathLike) else given
-    if not isinstance(text, str):
-        raise _refused(name, "a path", given)
-    return Path(text)
-
-
-def _whole(name: str, given: object) -> int:
-    """A whole number, numpy's among them, as Python has it: others do not go into JSON."""
-    if isinstance(given, bool | np.ndarray) or not isinstance(given, SupportsIndex):
-        raise _refused(name, "a whole number", given)
-    return operator.index(given)
-
-
-def _real(name: str, given: object) -> float:
-    if isinstance(given, bool) or not isinstance(given, Real):
-        raise _refused(name, "a number", given)
-    return float(given)
-
-
-def _texts(name: str, given: object) -> tuple[str, ...]:
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise _refused(name, "a sequence of texts", given)
-    texts = tuple(given)
-    if not all(isinstance(one, str) for one in texts):
-        raise _refused(name, "a sequence of texts", given)
-    return texts
-
-
-def _pair(name: str, given: object) -> tuple[int, int]:
-    wanted = "(height, width)" + (", or a text" if name == "size" else "")
-    if not isinstance(given, Iterable):
-        raise _refused(name, wanted, given)
-    try:
-        height, width = (_whole(name, side) for side in given)
-    except ValueError:  # too many, too few, or of another type
-        raise _refused(name, wanted, given) from None
-    return height, width
-
-
-def _size(name: str, given: object) -> str | tuple[int, int]:
-    return given if isinstance(given, str) else _pair(name, given)
-
-
-KINDS: dict[str, Callable[[str, object], object]] = {
-    **dict.fromkeys(("normalize", "channels", "fit", "logits", "layout", "head", "resize", "match"), _text),
-    **dict.fromkeys(("lowering", "signature", "flavour", "precision", "post", "hardware_compatibility"), _text),
-    **dict.fromkeys(("labels", "compute_capabilities"), _texts),
-    **dict.fromkeys(("input_size", "max_size"), _pair),
-    **dict.fromkeys(("max_batch", "workspace", "optimization_level"), _whole),
-    **dict.fromkeys(("threshold", "min_agreement"), _real),
-    **dict.fromkeys(("calibration", "timing_cache"), _path),
-    "size": _size,
-}
-"""What each setting must be, and becomes; one that may be left out may be None as well."""
+        others = (one for one in fields(Settings) if one.name != "precision")
+        return self.flavour in flavours.FLAVOURS or any(getattr(self, one.name) != one.default for one in others)
 
 
 def options_from(settings: dict[str, object]) -> BuildOptions:
-    """`BuildOptions` from settings by name.
+    """Make `BuildOptions` of settings by name.
 
     Raises:
         SpecError: a name that there is not, or a value without meaning.
@@ -234,5 +145,5 @@ def options_from(settings: dict[str, object]) -> BuildOptions:
 
 
 def region_for(fit: Fit) -> Extent:
-    """A letterbox has bars, which the mask must leave out."""
+    """The part of the logits that the mask is made of: a letterbox has bars, which it must leave out."""
     return "runtime" if fit == "letterbox" else "whole"

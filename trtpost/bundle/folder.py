@@ -65,13 +65,6 @@ class Bundle:
         return self.place / PLAN if self.passport.plan is not None and self.place.is_dir() else None
 
 
-def embed(model: onnx.ModelProto, passport: Passport) -> None:
-    """Write the passport into the model's metadata."""
-    from trtpost.graph.reading.model import set_metadata
-
-    set_metadata(model, {"passport": passport.to_json()})
-
-
 Plans = Literal["kept", "checked", "left"]
 
 

@@ -10,25 +10,19 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from trtpost.errors import BundleError, SpecError, reason
-from trtpost.spec import MAX_SIDE, Compatibility, Located, Place, Post, Pre, Precision
+from trtpost.spec import MAX_SIDE, Compatibility, Located, Origin, Place, Post, Pre, Precision
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-FORMAT = 3
+FORMAT = 4
 """Version of the passport; a reader refuses what it does not know."""
-
 
 MAX_INPUT = 1 << 26
 """Pixels that a network may want at once: 8192x8192 of one image. Beyond, a few bytes would ask for any memory."""
 
-
-ASSUMED = "assumed"
-"""Where the normalisation comes from, if nobody says it."""
-
-
 OUR_ENTRIES = ("source_sha256", "located")
-"""Of a passport, by which it is told from a file of somebody else's that is called like it."""
+"""Keys that identify our passport.json."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +96,7 @@ class Passport:
         source, source_sha256: name and content hash of the source model.
         pre, post: every decision about a pixel.
         located: where the logits were found.
-        normalization: where the normalisation comes from: `model`, `flag`, `inside the network` or `assumed`.
+        normalization: who says how pixels are normalised.
         classes: name of each class.
         max_batch: images that one call may hold.
         max_size: (H, W): largest mask, or photo with size `image`, that the plan's profile allows.
@@ -124,7 +118,7 @@ class Passport:
     pre: Pre
     post: Post
     located: Located
-    normalization: str
+    normalization: Origin
     classes: tuple[str, ...]
     max_batch: int
     max_size: tuple[int, int]
@@ -152,11 +146,11 @@ class Passport:
         _check_shares(self.agreement, self.mean_iou)
 
     def to_json(self) -> str:
-        """As text; `passport_from_json` reads it back."""
+        """The passport as text; `passport_from_json` reads it back."""
         return json.dumps(asdict(self), indent=2, ensure_ascii=False)
 
     def to_name(self, limit: int) -> str:
-        """As the name of a TensorRT network, so that a bare plan says what it is: JSON, its one key `trtpost`.
+        """The name of a TensorRT network by which a bare plan says what it is: JSON, its one key `trtpost`.
 
         Args:
             limit: bytes that the name may have. Where the whole passport is longer, version, source and spec stay, and
@@ -210,7 +204,7 @@ def passport_from_json(text: str | bytes, name: str) -> Passport:
 
 @cache
 def _reader() -> TypeAdapter[Passport]:
-    """Without the plugins that other packages bring for pydantic: looking for them reads every package's metadata."""
+    """Pydantic's reader, without other packages' plugins: looking for those reads the metadata of every package."""
     from pydantic import TypeAdapter
 
     before = os.environ.get("PYDANTIC_DISABLE_PLUGINS")

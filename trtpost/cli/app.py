@@ -246,9 +246,10 @@ def build(
     ] = None,
 ) -> None:
     """Build an engine bundle: convert, locate, bake, build."""
-    from trtpost.builder import build as builder
+    from trtpost.builder.build import build as build_bundle
     from trtpost.builder.labels import read_labels
     from trtpost.builder.options import BuildOptions
+    from trtpost.describe import next_step
     from trtpost.spec import parse_pair, parse_size
 
     options = BuildOptions(
@@ -279,8 +280,8 @@ def build(
         hardware_compatibility=hardware_compatibility,
         compute_capabilities=tuple(map(str.strip, compute_capabilities.split(","))) if compute_capabilities else (),
     )
-    bundle = builder.build(model, output, options, progress=_progress(), force=force)
-    _say(builder.next_step(bundle, flavour))
+    bundle = build_bundle(model, output, options, progress=_progress(), force=force)
+    _say(next_step(bundle, flavour))
 
 
 @app.command()
@@ -336,7 +337,6 @@ def infer(
     """
     from trtpost import jobs as inference
     from trtpost.bundle.folder import load_bundle, newest_bundle
-    from trtpost.bundle.passport import ASSUMED
     from trtpost.errors import SpecError
     from trtpost.photos.find import STDIN as STDOUT
     from trtpost.photos.find import find_photos
@@ -399,7 +399,7 @@ def infer(
         _say(f"engine {path} on {name}; {warmed}")
         if note:
             _say(f"not on the GPU: {note}")
-        if passport.normalization == ASSUMED:
+        if passport.normalization == "assumed":
             _say("normalisation of the pixels was assumed when the engine was built: see trtpost inspect")
     facts["warm_up_ms"] = None if warm_up is None else round(warm_up, 3)
     _show_outcomes(path, facts, outcomes, seconds, layers, as_json=as_json)

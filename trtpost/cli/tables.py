@@ -12,12 +12,13 @@ from rich.console import Group
 from rich.table import Table
 
 from trtpost.describe import (
-    PLACES,
     describe_choice,
     describe_located,
+    describe_plan,
     describe_precision,
     describe_precisions,
     describe_spec,
+    describe_verification,
 )
 from trtpost.errors import one_line, printable
 from trtpost.graph.baked import DOMAIN, NODE
@@ -28,7 +29,6 @@ if TYPE_CHECKING:  # what only runs needs none of what builds or compares
     import onnx
 
     from trtpost.bundle.folder import Bundle
-    from trtpost.bundle.passport import Verification
     from trtpost.cli.doctor import Finding
     from trtpost.cli.inspect import Inspected
     from trtpost.verify.compare import Figures
@@ -156,13 +156,8 @@ def _bundle_facts(bundle: Bundle) -> list[tuple[str, str]]:
         facts.append(("plan", "in the bundle's folder, which this file was taken out of"))
     elif passport.plan:
         plan = passport.plan
-        more = {"none": "", "ampere+": " and all newer than 8.0", "same": " on any GPU of it"}
         facts += [
-            (
-                "plan",
-                f"{plan.flavour} {plan.version}, compute capability {', '.join(plan.target)}"
-                f"{more[plan.hardware_compatibility]}; {PLACES[plan.post]}",
-            ),
+            ("plan", describe_plan(plan)),
             ("", f"masks up to {passport.max_size[0]}x{passport.max_size[1]}"),
             ("", describe_precisions(plan.precisions)),
             ("layers", ", ".join(f"{count} {name}" for name, count in plan.layers.items())),
@@ -170,17 +165,6 @@ def _bundle_facts(bundle: Bundle) -> list[tuple[str, str]]:
     else:
         facts.append(("plan", "none: runs in ONNX Runtime"))
     return [*facts, ("built by", f"trtpost {passport.version}")]
-
-
-def describe_verification(score: Verification | None) -> str:
-    """One line on the last `trtpost verify`."""
-    if score is None:
-        return "not yet: trtpost verify BUNDLE --against MODEL --images FOLDER"
-    ties = "ties cannot be told" if score.ties is None else f"{score.ties:,} ties"
-    return (
-        f"{score.agreement:.4%} of the pixels of {score.photos} photos have the class that {score.against} gives, "
-        f"{score.real:,} really differ, {ties}, mean IoU {score.mean_iou:.4f}; on {score.engine}"
-    )
 
 
 def verify_tables(report: Verified) -> Group:

@@ -15,18 +15,17 @@ import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
-
-import onnx
+from typing import TYPE_CHECKING, Any
 
 from trtpost.convert.fence import CPU_SECONDS, out_of_memory
 from trtpost.convert.formats import SUFFIXES as SUFFIXES
 from trtpost.convert.formats import kind_of as kind_of
 from trtpost.convert.tflite_file import Metadata, read_metadata
 from trtpost.errors import MissingPackageError, ModelError, printable
-from trtpost.graph.reading.model import set_metadata
-from trtpost.graph.reading.training import check_trained
 from trtpost.packages import installation
+
+if TYPE_CHECKING:
+    import onnx
 
 OPSET = 17
 """Of the models that we write."""
@@ -51,6 +50,11 @@ def convert(
             in training mode, or holds an operator that has no ONNX form.
         MissingPackageError: TensorFlow or tf2onnx is not installed.
     """
+    import onnx
+
+    from trtpost.graph.reading.model import set_metadata
+    from trtpost.graph.reading.training import check_trained
+
     kind = kind_of(source)
     missing = [name for name in ("tensorflow", "tf2onnx") if find_spec(name) is None]
     if missing:
@@ -113,6 +117,8 @@ def _in_a_process(request: dict[str, Any]) -> dict[str, str]:
 
 def _without_schema(model: onnx.ModelProto) -> Iterator[tuple[str, str]]:
     """Operators that no ONNX operator set defines: what tf2onnx leaves in the graph when it gives up on it."""
+    import onnx
+
     pending = [model.graph]
     while pending:
         graph = pending.pop()

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+LARGEST = (1 << 31) - 1
+"""Bytes that a message, and so one ONNX file, can have."""
+
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 

@@ -25,7 +25,7 @@ from trtpost.verify.frameworks import quiet, tensorflow
 from trtpost.verify.mediapipe import without_custom_ops
 
 if TYPE_CHECKING:
-    from trtpost.builder.build import Decided
+    from trtpost.builder.decide import Decided
 
 SQUASHING = ("Softmax", "LogSoftmax", "Sigmoid")
 """Ops that may lie between the logits that a bundle takes and the output that people see."""

@@ -21,7 +21,7 @@ from trtpost.verify.frameworks import Resizer, tensorflow
 from trtpost.verify.network import Answer, Network
 
 if TYPE_CHECKING:
-    from trtpost.builder.build import Decided
+    from trtpost.builder.decide import Decided
 
 TIE = 1e-4
 """Two values are a tie where they differ by less than this share of the range of all: more than float32 rounding

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from trtpost.builder.agreement import counted
+from trtpost.describe import counted
 from trtpost.errors import printable
 from trtpost.verify.blame import Blame
 from trtpost.verify.compare import Figures

@@ -11,13 +11,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from trtpost.builder.agreement import counted
-from trtpost.builder.build import Decided, content_of, decide
+from trtpost.builder.decide import Decided, decide
 from trtpost.builder.options import MIN_AGREEMENT, BuildOptions
+from trtpost.builder.request import content_of
 from trtpost.bundle.folder import Bundle, record_verification
-from trtpost.bundle.passport import ASSUMED, Passport, Verification
+from trtpost.bundle.passport import Passport, Verification
 from trtpost.convert import kind_of
-from trtpost.describe import describe_spec
+from trtpost.describe import counted, describe_spec
 from trtpost.errors import BundleError, ImageError, ModelError, SpecError, printable
 from trtpost.photos.decode import Photo
 from trtpost.photos.find import photos_in
@@ -128,7 +128,7 @@ def verify(
         reference = reference_for(against, kind, replaced.options(passport), progress)
     except ModelError as error:
         raise _of_another(bundle, against, error) if notes else error from None
-    if reference.decided.origin == ASSUMED:
+    if reference.decided.origin == "assumed":
         notes.append(
             "the model does not say how pixels are normalised: the replaced pipeline is ASSUMED to take "
             "(pixel - 127.5) / 127.5; settle it with --normalize"

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from trtpost.builder.agreement import relative_error
 from trtpost.bundle.folder import Bundle
-from trtpost.bundle.passport import ASSUMED
 from trtpost.errors import TrtpostError
 from trtpost.kernels import cpu
 from trtpost.kernels.reference import argmax_resize
@@ -76,7 +75,7 @@ def preprocessing(bundle: Bundle, reference: Reference, ours: NDArray[Any], leve
     doubt = (
         "; the reference's own is only ASSUMED, as the model does not say: if the bundle's is right, say so with "
         "--normalize"
-        if reference.decided.origin == ASSUMED
+        if reference.decided.origin == "assumed"
         else ""
     )
     like = _like(ours, levels, reference) or _placement(bundle, reference)

@@ -336,7 +336,9 @@ def photos(shared, tmp_path_factory):
 def test_real_models_build(converted, photos, tmp_path, monkeypatch, model, normalize, precision):
     """Every precision, resize and size: one as users build it, the others from its network, lowered once."""
     lowered = []
-    monkeypatch.setattr("trtpost.builder.build.reduced", lambda *a, **b: lowered.append(reduced(*a, **b)) or lowered[0])
+    monkeypatch.setattr(
+        "trtpost.builder.precision.reduced", lambda *a, **b: lowered.append(reduced(*a, **b)) or lowered[0]
+    )
     options = {"normalize": normalize, "precision": precision, "flavour": "tensorrt_rtx", "resize": "bilinear"}
     if precision != "fp32":
         options["calibration"] = photos

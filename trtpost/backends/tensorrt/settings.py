@@ -9,6 +9,7 @@ from typing import get_args
 
 from trtpost.errors import SpecError
 from trtpost.spec import PRECISIONS, Compatibility, Place, Precision
+from trtpost.typed import convert_fields
 
 COMPATIBILITIES: dict[Compatibility, str] = {
     "none": "NONE",
@@ -47,6 +48,7 @@ class Settings:
     compute_capabilities: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        convert_fields(self)
         for name, value, allowed in (
             ("precision", self.precision, PRECISIONS),
             ("post", self.post, get_args(Place)),

@@ -22,6 +22,7 @@ from trtpost.graph.reading.canonical import (
 from trtpost.graph.reading.integer_types import with_known_integers
 from trtpost.graph.reading.opsets import raised
 from trtpost.graph.reading.training import check_trained
+from trtpost.graph.wire import LARGEST
 from trtpost.storage.files import existing_file, open_regular
 from trtpost.storage.whole_file import Replaces, write_whole
 
@@ -33,9 +34,6 @@ FUNCTION_IR_VERSION = 8
 
 MAX_IR_VERSION = 10
 """The last that every ONNX Runtime takes that we allow; a newer one adds types and records that no such runtime has."""
-
-LARGEST = (1 << 31) - 1
-"""Bytes that one ONNX file can have, by the format that it is written in."""
 
 
 def load_model(path: Path) -> onnx.ModelProto:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from trtpost.builder.calibration import content_hash, pixels_in
+from trtpost.builder.precision import pixels_in
+from trtpost.builder.request import photos_hash
 from trtpost.errors import SpecError
 from trtpost.photos.find import photos_in
 from trtpost.spec import Pre
@@ -31,11 +32,11 @@ def test_pixels_are_what_the_engine_takes_and_damaged_photos_are_skipped(folder)
 
 
 def test_the_hash_follows_names_and_contents(folder):
-    before = content_hash(photos_in(folder))
+    before = photos_hash(photos_in(folder))
     Image.new("RGB", (30, 20)).save(folder / "b.jpg")
-    after = content_hash(photos_in(folder))
+    after = photos_hash(photos_in(folder))
     (folder / "b.jpg").rename(folder / "c.jpg")
-    assert len({before, after, content_hash(photos_in(folder))}) == 3
+    assert len({before, after, photos_hash(photos_in(folder))}) == 3
 
 
 @pytest.mark.parametrize(
