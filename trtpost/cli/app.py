@@ -6,6 +6,7 @@ import contextlib
 import shutil
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -186,11 +187,9 @@ def build(
         Lowering, typer.Option(help="one node with a function body, or standard ops inline", rich_help_panel=MODEL)
     ] = "function",
     flavour: Annotated[Flavour, typer.Option(help="TensorRT that builds it", rich_help_panel=PLAN)] = "auto",
-    post_processing: Annotated[
+    post: Annotated[
         Place,
-        typer.Option(
-            "--post", help="in the plan: native layers, or plugin; or kernel: ours, after it", rich_help_panel=PLAN
-        ),
+        typer.Option(help="in the plan: native layers, or plugin; or kernel: ours, after it", rich_help_panel=PLAN),
     ] = "native",
     max_batch: Annotated[
         int, typer.Option(help="images in one call, where the network allows several", rich_help_panel=PLAN)
@@ -246,40 +245,22 @@ def build(
     ] = None,
 ) -> None:
     """Build an engine bundle: convert, locate, bake, build."""
+    given = locals()  # all but the first three are settings of a build, by their names
     from trtpost.builder.build import build as build_bundle
     from trtpost.builder.labels import read_labels
-    from trtpost.builder.options import BuildOptions
+    from trtpost.builder.options import options_from
     from trtpost.describe import next_step
     from trtpost.spec import parse_pair, parse_size
 
-    options = BuildOptions(
-        normalize=normalize,
-        channels=channels,
-        fit=fit,
-        labels=read_labels(labels) if labels else (),
-        logits=logits,
-        layout=layout,
-        head=head,
-        threshold=threshold,
-        resize=resize,
-        match=match,
-        size=parse_size(size),
-        input_size=parse_pair(input_size) if input_size else None,
-        max_batch=max_batch,
-        max_size=parse_pair(max_size),
-        lowering=lowering,
-        signature=signature,
-        flavour=flavour,
-        precision=precision,
-        calibration=calibration,
-        min_agreement=min_agreement,
-        post=post_processing,
-        workspace=workspace,
-        optimization_level=optimization_level,
-        timing_cache=timing_cache,
-        hardware_compatibility=hardware_compatibility,
-        compute_capabilities=tuple(map(str.strip, compute_capabilities.split(","))) if compute_capabilities else (),
-    )
+    settings = {name: value for name, value in given.items() if name not in ("model", "output", "force")}
+    settings |= {
+        "labels": read_labels(labels) if labels else (),
+        "size": parse_size(size),
+        "input_size": parse_pair(input_size) if input_size else None,
+        "max_size": parse_pair(max_size),
+        "compute_capabilities": map(str.strip, compute_capabilities.split(",")) if compute_capabilities else (),
+    }
+    options = options_from(settings)
     bundle = build_bundle(model, output, options, progress=_progress(), force=force)
     _say(next_step(bundle, flavour))
 
@@ -514,33 +495,6 @@ def verify(
     _check_page(html)
     progress = Progress() if as_json else _progress()
     count = len(photos_in(images, "--images"))
-    if orders:
-        given = {"BUNDLE": bundle, "--html": html, "--min-agreement": min_agreement, "--resize": resize}
-        if surplus := [name for name, value in given.items() if value is not None]:
-            raise SpecError(f"--orders builds bundles of its own and shows a table: leave {', '.join(surplus)} out")
-        if labels is None:
-            raise SpecError("--orders scores against ground truth: give it with --labels DIR")
-        options = BuildOptions(
-            normalize=normalize,
-            channels=channels,
-            fit=fit or "stretch",
-            match=match,
-            logits=logits,
-            layout=layout,
-            head=head,
-            threshold=threshold,
-            signature=signature,
-        )
-        with _bar(count, "photos", quiet=as_json) as advance:
-            found = compare_orders(
-                against, images, labels, options, backend=backend, progress=progress, advance=advance
-            )
-        if as_json:
-            print(orders_to_json(found))
-        else:
-            _console().show(tables.orders_table(found))
-        return
-    opened = load_bundle(bundle or newest_bundle(Path()))
     replaced = Replaced(
         normalize=normalize,
         channels=channels,
@@ -553,6 +507,23 @@ def verify(
         threshold=threshold,
         signature=signature,
     )
+    if orders:
+        given = {"BUNDLE": bundle, "--html": html, "--min-agreement": min_agreement, "--resize": resize}
+        if surplus := [name for name, value in given.items() if value is not None]:
+            raise SpecError(f"--orders builds bundles of its own and shows a table: leave {', '.join(surplus)} out")
+        if labels is None:
+            raise SpecError("--orders scores against ground truth: give it with --labels DIR")
+        options = BuildOptions(**{name: value for name, value in asdict(replaced).items() if value is not None})
+        with _bar(count, "photos", quiet=as_json) as advance:
+            found = compare_orders(
+                against, images, labels, options, backend=backend, progress=progress, advance=advance
+            )
+        if as_json:
+            print(orders_to_json(found))
+        else:
+            _console().show(tables.orders_table(found))
+        return
+    opened = load_bundle(bundle or newest_bundle(Path()))
     gallery = Gallery(opened.passport.classes) if html else None
     with _bar(count, "photos", quiet=as_json) as advance:
         result = run_verify(
