@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Literal, get_args
@@ -18,8 +19,8 @@ Layout = Literal["NHWC", "NCHW"]
 Channels = Literal["rgb", "bgr", "gray"]
 Head = Literal["argmax", "threshold", "labels"]
 Ending = Literal["argmax", "threshold", "labels", "multilabel"]
-"""What a network may end in. Of `multilabel`, a score for each class by itself and none for the background, a constant
-background in front makes `argmax`."""
+"""What a network may end in. `multilabel` is a score for each class by itself and none for the background: a constant
+background in front makes `argmax` of it."""
 Resize = Literal["nearest", "bilinear"]
 Match = Literal["tf", "tf1", "torch", "opencv", "pil", "align_corners"]
 Fit = Literal["stretch", "letterbox"]
@@ -93,8 +94,8 @@ class Pre:
     def __post_init__(self) -> None:
         for name in ("height", "width"):
             _set(self, name, _whole(f"the network's input {name}", getattr(self, name), MAX_SIDE))
-        _one_of("channels", self.channels, get_args(Channels))
-        _one_of("fit", self.fit, get_args(Fit))
+        one_of("channels", self.channels, get_args(Channels))
+        one_of("fit", self.fit, get_args(Fit))
         for name in ("mean", "std"):
             values = getattr(self, name)
             if not isinstance(values, list | tuple) or len(values) not in (1, self.depth):
@@ -127,7 +128,7 @@ class Post:
     Attributes:
         head: `argmax` over `classes` channels; `threshold` of one channel (`value > threshold` is class 1);
             `labels` where the network already ends in class ids.
-        layout: of the logits; `labels` have no channel axis and ignore it.
+        layout: order of the logits' axes; `labels` have no channel axis and ignore it.
         classes: number of class ids that can occur in the mask.
         resize: `nearest` picks a label for each output pixel; `bilinear` interpolates the logits, then takes ArgMax.
         match: whose pixel convention; see `trtpost.kernels.reference`.
@@ -147,16 +148,16 @@ class Post:
     region: Extent = "whole"
 
     def __post_init__(self) -> None:
-        _one_of("head", self.head, get_args(Head))
-        _one_of("layout", self.layout, get_args(Layout))
-        _one_of("resize", self.resize, get_args(Resize))
-        _one_of("match", self.match, get_args(Match))
-        _one_of("region", self.region, get_args(Extent))
+        one_of("head", self.head, get_args(Head))
+        one_of("layout", self.layout, get_args(Layout))
+        one_of("resize", self.resize, get_args(Resize))
+        one_of("match", self.match, get_args(Match))
+        one_of("region", self.region, get_args(Extent))
         _set(self, "classes", _whole("the number of classes", self.classes, MAX_CLASSES))
         # within the limit of interpolation, see trtpost.kernels.reference
         _set(self, "threshold", _real("threshold", self.threshold, 4e37))
         if isinstance(self.size, str):
-            _one_of("size", self.size, ("runtime", "image"))
+            one_of("size", self.size, ("runtime", "image"))
         elif isinstance(self.size, list | tuple) and len(self.size) == 2:
             _set(self, "size", tuple(_whole("each side of size", side, MAX_SIDE) for side in self.size))
         else:
@@ -214,8 +215,7 @@ class Located:
         output: the network's output that was chosen.
         logits: the tensor that the post-processing takes: `output`, or one before it.
         layout, head, classes: as in `Post`; `classes` of labels is 0 where the graph does not tell.
-        shape: of `logits`; names for dynamic dimensions. Where `is_flat`, the shape that they are meant to have.
-        dtype: of `logits`.
+        shape, dtype: those of `logits`; names for dynamic dimensions. Where `is_flat`, the shape that is meant.
         dropped: operators between `logits` and `output` that the post-processing makes needless.
         others: outputs that were not chosen.
         is_flat: `logits` have other axes than `shape`, with the values in the same order.
@@ -341,7 +341,12 @@ def class_name(index: int) -> str:
     return f"class {index}"
 
 
-def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+def one_of(name: str, value: object, allowed: Collection[str]) -> None:
+    """Let a name pass that is among those allowed.
+
+    Raises:
+        SpecError: it is none of them.
+    """
     if not isinstance(value, str) or value not in allowed:
         raise SpecError(f"{name} must be one of {', '.join(allowed)}, not {_shown(value)}")
 

@@ -75,6 +75,26 @@ print(sorted((ours | {"onnx", "rich", "typer", "tensorflow"}) & set(sys.modules)
     assert done.stdout == "[]\n", done.stderr
 
 
+HEAVY = (
+    *("onnx", "google", "tensorflow", "tensorrt_rtx", "PIL"),
+    *("graph.reading", "graph.head", "graph.baking", "graph.precision", "photos.decode", "kernels"),
+    *("convert.worker", "backends.tensorrt.build", "backends.onnxruntime", "builder.decide"),
+)
+"""Beginnings of what is slow to import: others' packages, and rooms of ours."""
+
+
+def test_a_build_with_nothing_to_do_imports_nothing_that_builds(folder, tmp_path):
+    """What takes longer to import than to see that the bundle is there."""
+    code = IMPORTED.replace('.split(".")[0] for name', " for name")
+    command = ["build", "net.onnx", "-o", tmp_path / "net.trtpost", "--flavour", "none"]
+    for done, nothing in ((run(command, folder, code), False), (run(command, folder, code), True)):
+        assert done.returncode == 0, done.stderr
+        assert ("nothing to do" in done.stdout) == nothing
+        imported = set(done.stdout.rsplit("imported:", 1)[1].split())
+        found = {name for name in imported if name.removeprefix("trtpost.").startswith(HEAVY)}
+        assert bool(found) != nothing, found
+
+
 SEGMENT = """
 import warnings
 warnings.simplefilter("ignore")

@@ -59,8 +59,8 @@ class Agreement:
     Attributes:
         photos: how many were compared; 0: none were given, and two made-up pictures were looked at for NaN and
             infinities alone.
-        share: of pixels with the same class at the logits' resolution; None without photos.
-        mean_iou: of the masks, the reference's as the truth: mean over the classes that occur; None without photos.
+        share: how many of the pixels have the same class at the logits' resolution; None where there are no photos.
+        mean_iou: mean over the classes that occur, the reference's masks as the truth; None where there are no photos.
         non_finite: number of tensors with NaN or infinities where the reference has none.
         wrong: the first tensor, in the order of the graph, that went wrong; None where nothing did.
     """
@@ -139,7 +139,7 @@ def check(agreement: Agreement, precision: Precision, minimum: float) -> None:
     """Let an agreement pass, or say what is wrong with it.
 
     Args:
-        agreement: of the network in `precision` with the network in its own.
+        agreement: what the network in `precision` says, against the network in its own.
         precision: what was asked for.
         minimum: share of pixels that must have the same class.
 
@@ -177,7 +177,7 @@ _REMEDIES: dict[Precision, str] = {
 
 
 def _post_of(baked: onnx.ModelProto) -> Post:
-    """What makes labels of logits, as the node says it."""
+    """The decisions on labels that our node states."""
     values = {one.name: onnx.helper.get_attribute_value(one) for one in seam(baked).attribute}
     return Post(
         head=cast(Head, values["head"].decode()),
@@ -279,7 +279,7 @@ def _groups(network: onnx.ModelProto, names: list[str]) -> Iterator[list[str]]:
 
 
 def relative_error(expected: NDArray[Any], found: NDArray[Any]) -> float:
-    """RMS of the difference over RMS of `expected`, where that is finite."""
+    """The RMS of the difference over the RMS of `expected`, where that is finite."""
     expected, found = expected.astype(np.float32), found.astype(np.float32)
     counted = np.isfinite(expected)
     scale = float(np.sqrt(np.mean(np.square(expected, where=counted, out=np.zeros_like(expected)))))
@@ -309,7 +309,7 @@ def _made_up(shape: list[int]) -> Iterator[NDArray[np.uint8]]:
 
 
 def _run(model: onnx.ModelProto, more: list[str]) -> Callable[[NDArray[np.uint8]], list[NDArray[Any]]]:
-    """From `image` to the logits and the tensors named in `more`."""
+    """Make what runs a network from `image` to its logits and the tensors named in `more`."""
     outputs = [model.graph.output[0].name, *more]
     try:
         runner = session(with_outputs(model, more))

@@ -73,7 +73,7 @@ def build(
 
 
 def _build(path: Path, request: Request, progress: Progress, *, wants_plan: bool) -> Bundle:
-    """Take all the steps; without `wants_plan`, a plan that cannot be built is only said."""
+    """Take all the steps; a plan that cannot be built is only a warning, unless `wants_plan`."""
     options, flavour, source = request.options, request.flavour, request.source
     if flavour in flavours.FLAVOURS:  # loads a large library, so only where there is something to build
         _check_builder(flavour, options, progress)

@@ -1,4 +1,4 @@
-"""What decides every pixel of a bundle, settled from the source model, what lies beside it, and the options."""
+"""Everything that decides a pixel of a bundle: settled from the source model, what lies beside it, and the options."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Decided:
 
     Attributes:
         model: the source model as ONNX.
-        located: input and logits.
+        located: where its pixels go in and its logits come out.
         pre, post: every decision about a pixel.
         origin: who says how pixels are normalised.
         classes: name of each class.

@@ -1,4 +1,4 @@
-"""Whether the portable engine of a build will load: asked before anything is built or written."""
+"""The check that the portable engine of a build will load, made before anything is written."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ def check_loads(baked: onnx.ModelProto, passport: Passport, path: Path) -> None:
 
     Args:
         baked: the graph; copied where ONNX Runtime needs names of nodes.
-        passport: of the bundle that is to be.
-        path: of the same.
+        passport, path: those of the bundle that is to be.
 
     Raises:
         ModelError: ONNX Runtime does not take it; the message names operator and node.

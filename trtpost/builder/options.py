@@ -24,6 +24,7 @@ from trtpost.spec import (
     Precision,
     Resize,
     Size,
+    one_of,
     parse_normalization,
 )
 
@@ -49,7 +50,7 @@ class BuildOptions(Settings):
         max_batch: images in one call, where the network's batch is dynamic.
         max_size: (H, W) of the largest mask that the plan's profile allows.
         lowering: `function` keeps the node with its body, `inline` writes standard ops.
-        signature: of a SavedModel that has several.
+        signature: the one to take of a SavedModel that has several.
         flavour: TensorRT to build the plan with: `auto`, `none`, `tensorrt` or `tensorrt_rtx`.
         calibration: folder of photos: int8 is calibrated on them, and the agreement with the model's own precision
             measured.
@@ -99,8 +100,7 @@ class BuildOptions(Settings):
             raise SpecError("--min-agreement is measured on photos: give a folder of them with --calibration")
         if self.post != "native" and self.head == "labels":
             raise SpecError(ONLY_NATIVE)
-        if self.lowering not in get_args(Lowering):
-            raise SpecError(f"lowering must be one of {', '.join(get_args(Lowering))}, not '{self.lowering}'")
+        one_of("lowering", self.lowering, get_args(Lowering))
         if self.flavour not in ("auto", "none", *flavours.FLAVOURS):
             raise SpecError(f"flavour must be auto, none, {' or '.join(flavours.FLAVOURS)}, not '{self.flavour}'")
         if self.max_batch < 1:
@@ -109,8 +109,8 @@ class BuildOptions(Settings):
             raise SpecError(f"max size must have sides from 1 to {MAX_SIDE}, not {self.max_size}")
         # refuse what has no meaning before TensorFlow has worked for a minute
         Pre(1, 1, channels=self.channels or "rgb", fit=self.fit)
-        if self.head not in (None, *get_args(Ending)):
-            raise SpecError(f"head must be one of {', '.join(get_args(Ending))}, not '{self.head}'")
+        if self.head is not None:
+            one_of("head", self.head, get_args(Ending))
         Post(
             head="argmax" if self.head is None or self.head == "multilabel" else self.head,
             layout=self.layout or "NCHW",

@@ -24,7 +24,7 @@ from trtpost.progress import Progress
 from trtpost.spec import Pre
 
 FEW_PHOTOS = 10
-"""With fewer, the ranges that int8 takes from them are chance."""
+"""Number of photos below which the ranges that int8 takes from them are chance."""
 
 
 def lowered(

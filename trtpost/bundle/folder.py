@@ -43,7 +43,7 @@ class Bundle:
 
     Attributes:
         path: the folder, or a baked `.onnx` file that stands alone; as it was given, for people.
-        passport: of the bundle.
+        passport: everything that is known of it.
         place: `path` as it was when the bundle was read, whatever the working directory is later.
     """
 
@@ -175,7 +175,7 @@ def _not_built(model: Path) -> str:
 
 
 def _content(file: Path, kind: str) -> bytes:
-    """Of a file that is `MODEL`, `PLAN` or `PASSPORT`."""
+    """Read a file of a bundle whole; `kind` is `MODEL`, `PLAN` or `PASSPORT`."""
     try:
         with open_regular(file) as stream:
             if (size := os.fstat(stream.fileno()).st_size) > MAX_BYTES[kind]:
@@ -188,7 +188,7 @@ def _content(file: Path, kind: str) -> bytes:
 
 
 def _hash_of(file: Path) -> str:
-    """SHA-256 of a file, of which a block at a time is in memory."""
+    """SHA-256 of a file of a bundle, which is never in memory as a whole."""
     try:
         return sha256(file)
     except OSError as error:
@@ -196,7 +196,7 @@ def _hash_of(file: Path) -> str:
 
 
 def _comparable(passport: Passport) -> Passport:
-    """Without what the passport inside the model cannot know: the plan, the model's own hash, what came later."""
+    """The part of a passport that the one inside the model knows too: no plan, no hash of the model, no score."""
     return replace(passport, plan=None, files={}, verification=None)
 
 
@@ -381,7 +381,7 @@ def record_verification(bundle: Bundle, verification: Verification) -> Bundle:
 
 
 def sha256(path: Path) -> str:
-    """Of a file's content, or of all files below a folder with their names."""
+    """SHA-256 of a file's content, or of all files below a folder with their names."""
     digest = hashlib.sha256()
     files = sorted(file for file in entries_under(path) if file.is_file()) if path.is_dir() else [path]
     for file in files:

@@ -31,7 +31,7 @@ class Plan:
 
     Attributes:
         flavour: `tensorrt` or `tensorrt_rtx`.
-        version: of that TensorRT.
+        version: that of TensorRT.
         target: compute capabilities that the plan is for.
         layers: number of layers of each type in the network that was built.
         precisions: number of compute layers (convolutions, matrix products) that compute in each precision.
@@ -67,7 +67,7 @@ class Verification:
         agreement: share of pixels with the same class.
         ties: pixels where the reference's two best classes are a tie; None where that cannot be told.
         real: pixels that differ where there is no tie.
-        mean_iou: of the masks, the reference's as the truth.
+        mean_iou: how far the masks overlap, the reference's as the truth.
     """
 
     against: str
@@ -91,7 +91,7 @@ class Passport:
     """Everything that is known of a bundle.
 
     Attributes:
-        version: of trtpost.
+        version: the trtpost that built it.
         request: SHA-256 of all that went into the build; an equal request needs no rebuild.
         source, source_sha256: name and content hash of the source model.
         pre, post: every decision about a pixel.
@@ -103,9 +103,9 @@ class Passport:
         precision: that was asked for; `fp32` leaves the source model's own types.
         agreement: share of pixels with the same class as before the precision was lowered, at the resolution of the
             logits; None where not measured.
-        mean_iou: of the masks, those from before as the truth; None where not measured.
+        mean_iou: how far the masks overlap, those from before as the truth; None where not measured.
         photos: number of photos that these were measured with.
-        plan: of `engine.plan`; None where there is none.
+        plan: how `engine.plan` was built; None where there is none.
         files: SHA-256 of each file of the bundle.
         verification: the last one; None where there was none since the build.
         format: version of this passport.

@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -67,7 +67,7 @@ def _version(wanted: bool) -> None:
 
 
 def _written(path: Path | None) -> Path | None:
-    """A target, which is a file or folder of this machine."""
+    """Let a target pass that is a file or folder of this machine, and no address of another."""
     from trtpost.errors import SpecError
     from trtpost.storage.files import refuse_address
 
@@ -478,6 +478,7 @@ def verify(
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Compare a bundle with the pipeline that it replaces, which runs MODEL in its own framework."""
+    given = locals()  # what is replaced, by its names, among the rest
     from trtpost.builder.options import BuildOptions
     from trtpost.bundle.folder import load_bundle, newest_bundle
     from trtpost.cli import tables
@@ -495,21 +496,10 @@ def verify(
     _check_page(html)
     progress = Progress() if as_json else _progress()
     count = len(photos_in(images, "--images"))
-    replaced = Replaced(
-        normalize=normalize,
-        channels=channels,
-        fit=fit,
-        resize=resize,
-        match=match,
-        logits=logits,
-        layout=layout,
-        head=head,
-        threshold=threshold,
-        signature=signature,
-    )
+    replaced = Replaced(**{one.name: given[one.name] for one in fields(Replaced)})
     if orders:
-        given = {"BUNDLE": bundle, "--html": html, "--min-agreement": min_agreement, "--resize": resize}
-        if surplus := [name for name, value in given.items() if value is not None]:
+        others = {"BUNDLE": bundle, "--html": html, "--min-agreement": min_agreement, "--resize": resize}
+        if surplus := [name for name, value in others.items() if value is not None]:
             raise SpecError(f"--orders builds bundles of its own and shows a table: leave {', '.join(surplus)} out")
         if labels is None:
             raise SpecError("--orders scores against ground truth: give it with --labels DIR")
@@ -730,7 +720,7 @@ def _fix(*, yes: bool) -> None:
 
 
 def _check_page(path: Path | None) -> None:
-    """Before the work, not after it."""
+    """Refuse a page that could not be written, before the work and not after it."""
     from trtpost.storage.pages import check_page
 
     if path is not None:

@@ -1,4 +1,4 @@
-"""What a plan is built with, whatever the flavour of TensorRT; `flavour` refuses what one of them lacks."""
+"""What a plan is built with, whatever the flavour of TensorRT: what one of them lacks is refused elsewhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from trtpost.errors import SpecError
-from trtpost.spec import PRECISIONS, Compatibility, Place, Precision
+from trtpost.spec import PRECISIONS, Compatibility, Place, Precision, one_of
 from trtpost.typed import convert_fields
 
 COMPATIBILITIES: dict[Compatibility, str] = {
@@ -21,7 +21,7 @@ COMPATIBILITIES: dict[Compatibility, str] = {
 MAX_LEVEL = 5
 
 MAX_WORKSPACE = 1 << 20
-"""MiB: more than any GPU has."""
+"""MiB that no GPU exceeds."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         convert_fields(self)
-        for name, value, allowed in (
-            ("precision", self.precision, PRECISIONS),
-            ("post", self.post, get_args(Place)),
-            ("hardware compatibility", self.hardware_compatibility, tuple(COMPATIBILITIES)),
-        ):
-            if value not in allowed:
-                raise SpecError(f"{name} must be one of {', '.join(allowed)}, not '{value}'")
+        one_of("precision", self.precision, PRECISIONS)
+        one_of("post", self.post, get_args(Place))
+        one_of("hardware compatibility", self.hardware_compatibility, COMPATIBILITIES)
         if self.workspace is not None and not 1 <= self.workspace <= MAX_WORKSPACE:
             raise SpecError(f"workspace must be from 1 to {MAX_WORKSPACE} MiB, not {self.workspace}")
         if self.optimization_level is not None and not 0 <= self.optimization_level <= MAX_LEVEL:
