@@ -50,6 +50,7 @@ def test_who_says_the_normalisation(origin, words):
         ("flag", "", 127.5, []),
         ("unit", "unit", 0.0, ["pixels of 0..1"]),
         ("inside", "pixels", 0.0, []),
+        ("metadata", "pixels", 127.5, []),
         ("metadata", "", 127.5, []),
         ("quantised", "", 0.0, []),
     ],
