@@ -62,6 +62,19 @@ def describe_negative(ignored: int) -> str:
     return f"class ids below zero become {ignored} in the mask, as `ignore` is written in Pascal VOC and Cityscapes"
 
 
+def describe_spoilt(weight: str) -> str:
+    """What may be wrong of a mask where a weight is no number."""
+    return f"weight '{weight}' holds NaN or infinities, so the mask is likely to be wrong everywhere"
+
+
+def describe_reserved(length: int, max_size: tuple[int, int]) -> str:
+    """What a plan reserves so many bytes for, with the flags that save them."""
+    return (
+        f"bilinear by TensorRT's own layers reserves memory for the interpolated logits, {length / 2**30:.0f} GiB "
+        f"for masks of {max_size[0]}x{max_size[1]}: --post kernel needs none, a smaller --max-size less"
+    )
+
+
 def describe_choice(located: Located) -> str:
     """What may be wrong where `located.is_choice`, with the flag that settles it."""
     return (

@@ -1,7 +1,7 @@
-"""Everything that decides a pixel of the mask, as two frozen dataclasses.
+"""Everything that decides a pixel of the mask, as frozen dataclasses, and the names that several rooms share.
 
-`Pre` is the way from the photo to the network's input, `Post` the way from the network's output to the mask. A spec
-that has no meaning cannot be made: the constructor refuses it.
+`Pre` is the way from the photo to the network's input, `Post` the way from the network's output to the mask, `Located`
+where the two meet the network. A spec that has no meaning cannot be made: the constructor refuses it.
 """
 
 from __future__ import annotations

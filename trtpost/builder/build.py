@@ -122,7 +122,7 @@ def _check_builder(flavour: str, options: BuildOptions, progress: Progress) -> N
 def _baked(decided: Decided, request: Request, progress: Progress) -> onnx.ModelProto:
     """The baked graph, after saying what of it may be wrong."""
     from trtpost.builder.decide import doubts
-    from trtpost.describe import describe_spec
+    from trtpost.describe import describe_spec, describe_spoilt
     from trtpost.graph.baking.bake import bake
     from trtpost.graph.precision.reduce import spoilt_weights
     from trtpost.graph.reading.model import understood
@@ -137,8 +137,8 @@ def _baked(decided: Decided, request: Request, progress: Progress) -> onnx.Model
         progress.warn(warning)
     with understood(source):
         spoilt = spoilt_weights(baked)
-    for name in spoilt[:1]:
-        progress.warn(f"weight '{name}' holds NaN or infinities, so the mask is likely to be wrong everywhere")
+    for weight in spoilt[:1]:
+        progress.warn(describe_spoilt(weight))
     return baked
 
 

@@ -10,7 +10,7 @@ from trtpost.backends.tensorrt.build import Profile, build_plan
 from trtpost.backends.tensorrt.flavour import NAME_LIMIT
 from trtpost.builder.options import BuildOptions
 from trtpost.bundle.passport import Passport
-from trtpost.describe import describe_built
+from trtpost.describe import describe_built, describe_reserved
 from trtpost.progress import Progress
 
 LARGE = 2 << 30
@@ -29,11 +29,7 @@ def planned(
         BackendError: TensorRT does not take the graph, or would compute in another precision.
     """
     if options.post == "native" and (size := _interpolated(passport)) > LARGE:
-        height, width = passport.max_size
-        progress.warn(
-            f"bilinear by TensorRT's own layers reserves memory for the interpolated logits, {size / 2**30:.0f} GiB "
-            f"for masks of {height}x{width}: --post kernel needs none, a smaller --max-size less"
-        )
+        progress.warn(describe_reserved(size, passport.max_size))
     with progress.step("build") as step:
         plan, facts = build_plan(
             baked,
