@@ -11,9 +11,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from trtpost import cuda
-from trtpost.backends.tensorrt.settings import COMPATIBILITIES, Settings
 from trtpost.errors import BackendError, SpecError
 from trtpost.packages import INDEXES, installation, installed_version, packages_of, pip_here, require
+
+if TYPE_CHECKING:
+    from trtpost.backends.tensorrt.settings import Settings
 
 FLAVOURS = {"tensorrt": "tensorrt", "tensorrt_rtx": "rtx"}
 """Module name to the extra that installs it, the preferred one first."""
@@ -226,6 +228,8 @@ def _compute_capabilities(trt: Any, flavour: str, settings: Settings) -> dict[st
 
 def _compatibility(trt: Any, flavour: str, settings: Settings) -> Any:
     """The member of `HardwareCompatibilityLevel`; the first versions of TensorRT 10 lack one."""
+    from trtpost.backends.tensorrt.settings import COMPATIBILITIES
+
     wanted = COMPATIBILITIES[settings.hardware_compatibility]
     member = trt.HardwareCompatibilityLevel.__members__.get(wanted)
     if member is None:
