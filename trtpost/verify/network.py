@@ -12,7 +12,6 @@ import onnx
 from numpy.typing import NDArray
 
 from trtpost import onnx_runtime
-from trtpost.builder.decide import Decided
 from trtpost.convert import load
 from trtpost.convert.operators import check_flex_operators
 from trtpost.convert.tflite_file import custom_operators

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from trtpost.builder.decide import Decided
 from trtpost.kernels.reference import bilinear
 from trtpost.letterbox import Region, placement, region_of
 from trtpost.photos.decode import Photo
