@@ -10,8 +10,8 @@ import onnx
 
 from trtpost.bundle.folder import Bundle, is_bundle, read_again
 from trtpost.errors import ModelError, reason
-from trtpost.graph.baked import DOMAIN
-from trtpost.graph.baking.bake import NETWORK, inlined, is_inlined
+from trtpost.graph.baked import DOMAIN, NETWORK
+from trtpost.graph.baking.seam import inlined, is_inlined
 from trtpost.graph.reading.model import metadata, save_model
 from trtpost.graph.wire import LARGEST
 from trtpost.spec import Post

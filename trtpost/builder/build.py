@@ -80,7 +80,7 @@ def _build(path: Path, request: Request, progress: Progress, *, wants_plan: bool
 
     from trtpost.builder.decide import decide
     from trtpost.builder.loadable import check_loads
-    from trtpost.graph.baking.bake import inlined
+    from trtpost.graph.baking.seam import inlined
     from trtpost.graph.reading.model import understood
 
     decided = decide(source, request.kind, options, progress)

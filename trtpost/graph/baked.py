@@ -18,6 +18,9 @@ DOMAIN = "trtpost"
 
 NODE = "ArgMaxResize"
 
+NETWORK = "network/"
+"""Prefix of every name that comes from the source model, so that ours can be plain: image, output_size, mask."""
+
 MAX_NODES = 1 << 17
 """Libraries expand functions, and thirty that call the one before twice are a file of some kilobytes."""
 
@@ -179,6 +182,11 @@ class Baked:
 
     def _of_graph(self, number: int) -> list[memoryview]:
         return [bytes_of(field) for field in self._graph if field.number == number]
+
+
+def source_name(name: str) -> str:
+    """A tensor's name in the source model, for messages: without `NETWORK`."""
+    return name.removeprefix(NETWORK)
 
 
 Call = tuple[str, str]

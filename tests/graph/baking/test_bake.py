@@ -10,8 +10,10 @@ import pytest
 from nets import nchw, nhwc
 
 from trtpost.errors import ModelError, SpecError
-from trtpost.graph.baking.bake import bake, inlined, seam, split, with_input_size
+from trtpost.graph.baking.bake import bake
+from trtpost.graph.baking.seam import inlined, seam, split
 from trtpost.graph.head.locate import locate
+from trtpost.graph.reading.input_size import with_input_size
 from trtpost.kernels import reference
 from trtpost.spec import Post, Pre
 

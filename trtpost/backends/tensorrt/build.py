@@ -14,12 +14,12 @@ from trtpost.backends.tensorrt import timing_cache
 from trtpost.backends.tensorrt.append import append_postprocess
 from trtpost.backends.tensorrt.flavour import configure, load, logger_of, strongly_typed, targets
 from trtpost.backends.tensorrt.monitor import Phases, interruptible, monitor_of
-from trtpost.backends.tensorrt.resize import for_tensorrt
+from trtpost.backends.tensorrt.resize_rewriting import for_tensorrt
 from trtpost.backends.tensorrt.settings import Settings
 from trtpost.bundle.passport import Plan
 from trtpost.errors import BackendError, PrecisionError
-from trtpost.graph.baking.bake import split
 from trtpost.graph.baking.postprocess import spatial
+from trtpost.graph.baking.seam import split
 from trtpost.graph.precision.float_quantization import is_asymmetric, with_float_quantization
 from trtpost.letterbox import region_of
 from trtpost.progress import Step

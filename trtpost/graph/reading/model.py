@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 from trtpost.errors import ModelError, TrtpostError, reason
 from trtpost.graph.baked import DOMAIN
-from trtpost.graph.proto import attributes_of, check_calls, graphs_of, name_apart, sort_nodes
+from trtpost.graph.proto import attributes_of, check_calls, graphs_of, name_apart, replace, sort_nodes
 from trtpost.graph.reading.canonical import (
     keep_computed,
     refuse_endless_loops,
@@ -81,9 +81,7 @@ def normalized(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
     copy.CopyFrom(model)
     constants = {one.name for one in copy.graph.initializer}
     constants |= {one.values.name for one in copy.graph.sparse_initializer}
-    inputs = [value for value in copy.graph.input if value.name not in constants]
-    del copy.graph.input[:]
-    copy.graph.input.extend(inputs)
+    replace(copy.graph.input, [value for value in copy.graph.input if value.name not in constants])
     for value in copy.graph.input:
         for dim in value.type.tensor_type.shape.dim:
             if dim.HasField("dim_value") and dim.dim_value < 1:  # how some exporters write a dynamic dimension
@@ -123,14 +121,12 @@ def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _check(model: onnx.ModelProto) -> None:
     """ONNX's own check, but for what it wants and nobody needs: the rank of every output, which an If may decide."""
-    outputs = [onnx.ValueInfoProto.FromString(one.SerializeToString()) for one in model.graph.output]
-    del model.graph.output[:]
-    model.graph.output.extend(one for one in outputs if one.type.tensor_type.HasField("shape"))
+    outputs = list(model.graph.output)
+    replace(model.graph.output, [one for one in outputs if one.type.tensor_type.HasField("shape")])
     try:
         onnx.checker.check_model(model)
     finally:
-        del model.graph.output[:]
-        model.graph.output.extend(outputs)
+        replace(model.graph.output, outputs)
 
 
 def _check_types(model: onnx.ModelProto, name: str) -> None:
@@ -246,8 +242,6 @@ def metadata(model: onnx.ModelProto) -> dict[str, str]:
 def set_metadata(model: onnx.ModelProto, values: dict[str, str]) -> None:
     """Write our metadata entries into the model; entries of the same names are replaced."""
     new = {f"{DOMAIN}.{key}": value for key, value in values.items()}
-    kept = [entry for entry in model.metadata_props if entry.key not in new]
-    del model.metadata_props[:]
-    model.metadata_props.extend(kept)
+    replace(model.metadata_props, [entry for entry in model.metadata_props if entry.key not in new])
     for key, value in new.items():
         model.metadata_props.add(key=key, value=value)

@@ -18,7 +18,7 @@ import onnx
 import onnx.version_converter
 
 from trtpost.errors import ModelError
-from trtpost.graph.proto import attributes_of, constants_of
+from trtpost.graph.proto import attributes_of, constants_of, rename, replace
 
 LAST_WITHOUT_CENTRES = 10
 """The last opset whose resizing has no coordinate modes."""
@@ -32,24 +32,24 @@ def raised(model: onnx.ModelProto, opset: int, target: int) -> onnx.ModelProto:
     """
     source = onnx.ModelProto()
     source.CopyFrom(model)
-    _replace(source.graph)
+    _say_otherwise(source.graph)
     result: onnx.ModelProto = onnx.version_converter.convert_version(source, target)
     if opset <= LAST_WITHOUT_CENTRES:
         _restore_resizes(source.graph, result.graph)
     return result
 
 
-def _replace(graph: onnx.GraphProto) -> None:
+def _say_otherwise(graph: onnx.GraphProto) -> None:
     """Put what the converter cannot raise into other operators of the same set."""
-    nodes = list(graph.node)
-    del graph.node[:]
-    for node in nodes:
+    nodes: list[onnx.NodeProto] = []
+    for node in graph.node:
         if node.op_type == "Hardmax":
-            graph.node.extend(_flat_hardmax(node))
+            nodes += _flat_hardmax(node)
         elif node.op_type == "BatchNormalization" and attributes_of(node).get("spatial", 1) == 0:
-            graph.node.extend(_pixelwise_normalization(graph, node))
+            nodes += _pixelwise_normalization(graph, node)
         else:
-            graph.node.append(node)
+            nodes.append(node)
+    replace(graph.node, nodes)
 
 
 def _flat_hardmax(node: onnx.NodeProto) -> list[onnx.NodeProto]:
@@ -99,9 +99,7 @@ def _restore_resizes(source: onnx.GraphProto, result: onnx.GraphProto) -> None:
             attributes["nearest_mode"] = _rounding(before, scales)
         after.attribute.extend(onnx.helper.make_attribute(key, value) for key, value in attributes.items())
         names[after.output[0]] = before.output[0]
-    for node in result.node:
-        node.input[:] = [names.get(name, name) for name in node.input]
-        node.output[:] = [names.get(name, name) for name in node.output]
+    rename(result.node, names)
     for value in (*result.value_info, *result.output):
         value.name = names.get(value.name, value.name)
 

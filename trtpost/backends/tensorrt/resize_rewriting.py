@@ -26,7 +26,7 @@ import onnx.reference
 from numpy.typing import NDArray
 
 from trtpost.graph.emulate import session
-from trtpost.graph.proto import attributes_of, constants_of
+from trtpost.graph.proto import attributes_of, constants_of, rename, replace
 from trtpost.graph.reading.model import FUNCTION_IR_VERSION, opset_of
 
 REFUSED_MODES = ("tf_half_pixel_for_nn", "half_pixel_symmetric")
@@ -132,11 +132,11 @@ def for_tensorrt(model: onnx.ModelProto) -> onnx.ModelProto:
     opset = opset_of(model)
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    nodes = list(copy.graph.node)
-    del copy.graph.node[:]
-    for node in nodes:
+    nodes: list[onnx.NodeProto] = []
+    for node in copy.graph.node:
         replaced = node.op_type == "Resize" and _is_refused(node, types)
-        copy.graph.node.extend((_rewritten(node, types, known, opset) if replaced else None) or [node])
+        nodes += (_rewritten(node, types, known, opset) if replaced else None) or [node]
+    replace(copy.graph.node, nodes)
     return copy
 
 
@@ -229,10 +229,10 @@ def _gathered(node: onnx.NodeProto, axes: list[_Axis], index_text: str, mode: tu
             nodes.append(_constant(f"{prefix}index", table))
         else:
             nodes += _lengths(node, axis, prefix)
-            for part in onnx.parser.parse_model(index_text).graph.node:
-                part.input[:] = [prefix + name for name in part.input]
-                part.output[:] = [prefix + name for name in part.output]
-                nodes.append(part)
+            body = onnx.parser.parse_model(index_text).graph.node
+            names = {name for part in body for name in (*part.input, *part.output)}
+            rename(body, {name: prefix + name for name in names})
+            nodes += body
         gathered = f"{prefix}selected"
         nodes.append(onnx.helper.make_node("Gather", [current, f"{prefix}index"], [gathered], axis=axis.number))
         current = gathered
