@@ -16,7 +16,7 @@ from nets import kernel, nchw, net, nhwc
 
 from trtpost.errors import ModelError, SpecError
 from trtpost.graph.baking.bake import bake
-from trtpost.graph.baking.network import network_of
+from trtpost.graph.baking.cut_at_logits import network_of
 from trtpost.graph.baking.seam import split
 from trtpost.graph.emulate import rounded, runnable, session
 from trtpost.graph.head.locate import locate

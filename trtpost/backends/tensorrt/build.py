@@ -12,7 +12,8 @@ import onnx
 
 from trtpost.backends.tensorrt import timing_cache
 from trtpost.backends.tensorrt.append import append_postprocess
-from trtpost.backends.tensorrt.flavour import configure, load, logger_of, strongly_typed, targets
+from trtpost.backends.tensorrt.configuration import configure, targets
+from trtpost.backends.tensorrt.flavour import load, logger_of, strongly_typed
 from trtpost.backends.tensorrt.monitor import Phases, interruptible, monitor_of
 from trtpost.backends.tensorrt.resize_rewriting import for_tensorrt
 from trtpost.backends.tensorrt.settings import Settings

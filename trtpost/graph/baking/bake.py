@@ -9,7 +9,7 @@ import onnx.compose
 
 from trtpost.errors import ModelError, SpecError, reason
 from trtpost.graph.baked import DOMAIN
-from trtpost.graph.baking.network import network_of
+from trtpost.graph.baking.cut_at_logits import network_of
 from trtpost.graph.baking.postprocess import node_model, spatial
 from trtpost.graph.baking.preprocess import pixel_model
 from trtpost.graph.baking.seam import checked

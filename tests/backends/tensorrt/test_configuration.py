@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import pytest
 from conftest import package
 
-from trtpost.backends.tensorrt import flavour as flavours
+from trtpost.backends.tensorrt import configuration
 from trtpost.backends.tensorrt.settings import Settings
+from trtpost.backends.tensorrt.suitable import RTX_TARGETS
 from trtpost.errors import BackendError, SpecError
 
 
@@ -27,7 +28,7 @@ def test_what_a_flavour_lacks(tmp_path, flavour, settings, says):
     if "timing_cache" in settings:
         settings = {"timing_cache": tmp_path / "timing.cache"}
     with pytest.raises(SpecError, match=says):
-        flavours.check_settings(flavour, Settings(**settings))
+        configuration.check_settings(flavour, Settings(**settings))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def full(levels=("NONE", "AMPERE_PLUS", "SAME_COMPUTE_CAPABILITY")):
 
 def test_settings_reach_the_full_tensorrt():
     config = Config()
-    flavours.configure(
+    configuration.configure(
         full(), config, "tensorrt", Settings(workspace=512, optimization_level=4, hardware_compatibility="ampere+")
     )
     assert vars(config) == {
@@ -91,19 +92,19 @@ def test_settings_reach_the_full_tensorrt():
 
 def test_a_version_that_lacks_a_level_says_so():
     with pytest.raises(BackendError, match=r"tensorrt 11\.4 has no hardware compatibility 'same'"):
-        flavours.configure(full(("NONE",)), Config(), "tensorrt", Settings(hardware_compatibility="same"))
+        configuration.configure(full(("NONE",)), Config(), "tensorrt", Settings(hardware_compatibility="same"))
 
 
 def test_a_workspace_that_is_refused_is_not_ignored(monkeypatch):
-    monkeypatch.setattr(flavours, "logger_of", lambda _: SimpleNamespace(last=lambda: "too large"))
+    monkeypatch.setattr(configuration, "logger_of", lambda _: SimpleNamespace(last=lambda: "too large"))
     with pytest.raises(BackendError, match="workspace of 2048 MiB: too large"):
-        flavours.configure(full(), Config(), "tensorrt", Settings(workspace=2048))
+        configuration.configure(full(), Config(), "tensorrt", Settings(workspace=2048))
 
 
 def test_compute_capabilities_are_those_that_tensorrt_for_rtx_has():
     package("tensorrt_rtx")
-    flavours.check_builder("tensorrt_rtx", Settings(compute_capabilities=("7.5", "12.0")))
+    configuration.check_builder("tensorrt_rtx", Settings(compute_capabilities=("7.5", "12.0")))
     with pytest.raises(BackendError, match=r"does not compile for compute capability 9\.0: choose from 7\.5, 8\.0"):
-        flavours.check_builder("tensorrt_rtx", Settings(compute_capabilities=("9.0",)))
-    assert flavours.targets("tensorrt_rtx", Settings()) == flavours.RTX_TARGETS
-    assert flavours.targets("tensorrt_rtx", Settings(compute_capabilities=("7.5",))) == ("7.5",)
+        configuration.check_builder("tensorrt_rtx", Settings(compute_capabilities=("9.0",)))
+    assert configuration.targets("tensorrt_rtx", Settings()) == RTX_TARGETS
+    assert configuration.targets("tensorrt_rtx", Settings(compute_capabilities=("7.5",))) == ("7.5",)
