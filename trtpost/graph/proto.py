@@ -33,7 +33,7 @@ def constants_of(graph: onnx.GraphProto, names: Collection[str]) -> dict[str, ND
 
 
 def replace(field: Any, values: Iterable[Any]) -> None:
-    """In place: other messages in a repeated field, some of its own among them."""
+    """In place: a repeated field gets other messages, which may be some of its own."""
     kept = list(values)
     del field[:]
     field.extend(kept)
@@ -45,7 +45,7 @@ def subgraphs_of(node: onnx.NodeProto) -> list[onnx.GraphProto]:
 
 
 def graphs_inside(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
-    """The graphs inside nodes at any depth, each before those inside it: it may be changed when it comes."""
+    """The graphs inside nodes at any depth, each before those inside it, so that it may be changed when it comes."""
     for node in nodes:
         for graph in subgraphs_of(node):
             yield graph
@@ -97,7 +97,7 @@ def behind(made: Mapping[str, onnx.NodeProto], name: str, ops: Collection[str]) 
 
 
 def rename(nodes: Iterable[onnx.NodeProto], names: Mapping[str, str]) -> None:
-    """In place: other names for the tensors that nodes take and give, and that their subgraphs take."""
+    """In place: the tensors that nodes take and give, and that their subgraphs take, get other names."""
     for node in nodes:
         node.input[:] = [names.get(name, name) for name in node.input]
         node.output[:] = [names.get(name, name) for name in node.output]
@@ -105,7 +105,7 @@ def rename(nodes: Iterable[onnx.NodeProto], names: Mapping[str, str]) -> None:
 
 
 def rename_inside(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
-    """In place: other names for the tensors that the subgraphs of a node take."""
+    """In place: the tensors that the subgraphs of a node take get other names."""
     for graph in graphs_inside([node]):
         for one in graph.node:
             one.input[:] = [names.get(name, name) for name in one.input]
@@ -114,7 +114,7 @@ def rename_inside(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
 
 
 def name_apart(model: onnx.ModelProto) -> None:
-    """In place: other names for nodes that share one, which ONNX allows, but ONNX Runtime not beside functions."""
+    """In place: nodes that share a name get others: ONNX allows it, but ONNX Runtime does not beside functions."""
     for graph in graphs_of(model):
         taken = {node.name for node in graph.node}
         seen = {""}
@@ -130,9 +130,9 @@ def name_apart(model: onnx.ModelProto) -> None:
 
 
 def sort_nodes(model: onnx.ModelProto) -> None:
-    """In place: each node after those whose results it takes, as ONNX demands and people who edit graphs forget.
+    """In place: each node comes after those whose results it takes, as ONNX demands and people who edit graphs forget.
 
-    Otherwise nodes stay in their order, and a circle is left to ONNX's own check.
+    Otherwise nodes stay in their order. A circle is left to ONNX's own check.
     """
     for graph in graphs_of(model):
         made = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
@@ -159,7 +159,7 @@ def sort_nodes(model: onnx.ModelProto) -> None:
 
 
 def check_calls(model: onnx.ModelProto, name: str) -> None:
-    """Refuse functions of a model in memory that `baked.check_calls` refuses.
+    """Refuse a model in memory whose functions `baked.check_calls` refuses.
 
     Raises:
         ModelError: `name` says of which model.

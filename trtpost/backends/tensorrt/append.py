@@ -33,7 +33,7 @@ CONVENTIONS: dict[Match, Convention] = {
     "tf1": "asymmetric",
     "align_corners": "align_corners",
 }
-"""Of bilinear interpolation."""
+"""Where pixels lie in bilinear interpolation, by what it is to equal."""
 
 
 def append_postprocess(
@@ -204,8 +204,8 @@ def _position(layers: Layers, name: str, source: trt.ITensor, target: trt.ITenso
     """Positions along one axis; every step in float32 as in `kernels.reference`, because the results depend on it.
 
     Args:
-        layers: of the network.
-        name: of the axis.
+        layers: those of the network.
+        name: the axis's.
         source: float32 [1], its length in the logits.
         target: int64 [1], its length in the mask.
         post: decides the pixel convention.

@@ -1,4 +1,4 @@
-"""Settings of a build: refused where a flavour of TensorRT lacks them, and written into its configuration."""
+"""Refuses settings that a flavour of TensorRT lacks, and writes the others into its configuration."""
 
 from __future__ import annotations
 

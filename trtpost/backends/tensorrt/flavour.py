@@ -18,7 +18,7 @@ NAME_LIMIT = 4095
 
 
 def strongly_typed(trt: Any) -> int:
-    """TensorRT 10 has weakly typed networks too; TensorRT 11 keeps the flag, though it knows nothing else."""
+    """The flag of a strongly typed network: TensorRT 11 keeps it, though it knows nothing else."""
     flags = trt.NetworkDefinitionCreationFlag
     flag = getattr(flags, "STRONGLY_TYPED", None)
     return 0 if flag is None else 1 << int(flag)
@@ -26,7 +26,7 @@ def strongly_typed(trt: Any) -> int:
 
 @cache
 def logger_of(flavour: str) -> Any:
-    """One logger a process: TensorRT keeps the first that it is given and ignores the others."""
+    """The one logger of a process: TensorRT keeps the first that it is given and ignores the others."""
     if TYPE_CHECKING:
         import tensorrt as trt
     else:
@@ -73,7 +73,7 @@ def flavour_of(network: Any) -> str:
 
 
 def load(flavour: str) -> Any:
-    """The module of a flavour.
+    """Import the module of a flavour.
 
     Raises:
         MissingPackageError: it is not installed.
@@ -82,7 +82,7 @@ def load(flavour: str) -> Any:
 
 
 def load_plugins(flavour: str) -> Any:
-    """The module `tensorrt.plugin`, in a version whose plans carry their plugins' kernels.
+    """Import `tensorrt.plugin`, in a version whose plans carry their plugins' kernels.
 
     Raises:
         BackendError: the flavour or version takes no such plugins.
@@ -107,7 +107,7 @@ class ContextMaker:
         self._cache: Any = None
 
     def make(self, *, settled: bool = False) -> Any:
-        """A new context; `settled`: its shapes will not change again.
+        """Make a context; `settled` says that its shapes will not change again.
 
         Raises:
             BackendError: there is not enough memory for it.
@@ -143,7 +143,7 @@ def set_device_memory(context: Any, address: int, size: int) -> None:
 
 
 def is_capturable(context: Any, stream: int) -> bool:
-    """Whether a CUDA graph can be recorded of a context now; TensorRT for RTX alone knows it before one tries."""
+    """True where a CUDA graph can be recorded of a context now; TensorRT for RTX alone knows it before one tries."""
     ask = getattr(context, "is_stream_capturable", None)
     return ask is None or bool(ask(stream))
 

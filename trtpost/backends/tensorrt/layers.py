@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     import tensorrt as trt
 
 Convention: TypeAlias = Literal["half_pixel", "asymmetric", "align_corners"]
-"""Of interpolation: where pixels lie."""
+"""Where pixels lie in interpolation."""
 
 PREFIX = "post/"
-"""Of the name of every layer, so that a profile tells post-processing from the network."""
+"""Prefix of every layer's name, so that a profile tells post-processing from the network."""
 
 
 class Layers:
@@ -31,8 +31,8 @@ class Layers:
 
     Attributes:
         network: the network.
-        flavour: of TensorRT that it belongs to.
-        types, operations: TensorRT's `DataType` and `ElementWiseOperation`, those of the network's flavour.
+        flavour: the TensorRT that it belongs to.
+        types, operations: its `DataType` and `ElementWiseOperation`.
     """
 
     def __init__(self, network: trt.INetworkDefinition) -> None:
@@ -65,7 +65,7 @@ class Layers:
         return self._output(name, self.network.add_constant(self._dims(list(values.shape)), weights))
 
     def sizes(self, name: str, *values: int) -> trt.ITensor:
-        """int64 [n]."""
+        """A constant int64 [n]."""
         return self.constant(name, np.array(values, np.int64))
 
     def cast(self, name: str, tensor: trt.ITensor, to: trt.DataType) -> trt.ITensor:
@@ -75,24 +75,24 @@ class Layers:
     def elementwise(
         self, name: str, first: trt.ITensor, second: trt.ITensor, operation: trt.ElementWiseOperation
     ) -> trt.ITensor:
-        """Both operands have the same rank and type; dimensions of 1 are repeated."""
+        """An operation on two tensors of the same rank and type; dimensions of 1 are repeated."""
         return self._output(name, self.network.add_elementwise(first, second, operation))
 
     def floor(self, name: str, tensor: trt.ITensor) -> trt.ITensor:
-        """Of a floating-point tensor."""
+        """A floating-point tensor rounded down."""
         return self._output(name, self.network.add_unary(tensor, self._unary.FLOOR))
 
     def shape(self, name: str, tensor: trt.ITensor) -> trt.ITensor:
-        """int64 [rank]."""
+        """The shape of a tensor, int64 [rank]."""
         return self._output(name, self.network.add_shape(tensor))
 
     def part(self, name: str, vector: trt.ITensor, first: int, count: int) -> trt.ITensor:
-        """[n] to [count]: the elements from `first` on."""
+        """The elements of a vector from `first` on, [n] to [count]."""
         layer = self.network.add_slice(vector, self._dims([first]), self._dims([count]), self._dims([1]))
         return self._output(name, layer)
 
     def joined(self, name: str, vectors: Sequence[trt.ITensor]) -> trt.ITensor:
-        """One-dimensional tensors, one after the other."""
+        """The concatenation of one-dimensional tensors."""
         return self._output(name, self.network.add_concatenation(list(vectors)))
 
     def window(self, name: str, tensor: trt.ITensor, start: trt.ITensor, size: trt.ITensor) -> trt.ITensor:
@@ -106,7 +106,7 @@ class Layers:
         return self._output(name, layer)
 
     def steps(self, name: str, count: trt.ITensor) -> trt.ITensor:
-        """int64 [1] to float32 [count]: 0, 1, 2, ..."""
+        """The numbers 0, 1, 2, ..., int64 [1] to float32 [count]."""
         # alpha (a scalar) and beta as tensors, because a layer with a dynamic size wants all of them dynamic
         zero = self.constant(f"{name}/from", np.array(0, np.float32))
         one = self.constant(f"{name}/by", np.array([1], np.float32))

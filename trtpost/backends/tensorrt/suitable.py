@@ -1,4 +1,4 @@
-"""Which TensorRT suits this machine, and the command that installs it."""
+"""Tells which TensorRT suits this machine, and the command that installs it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from trtpost import cuda
 from trtpost.packages import INDEXES, installation, installed_version, packages_of, pip_here
 
 FLAVOURS = {"tensorrt": "tensorrt", "tensorrt_rtx": "rtx"}
-"""Module name to the extra that installs it, the preferred one first."""
+"""The extra that installs each flavour, by its module's name, the preferred one first."""
 
 RTX_TARGETS = ("8.0", "8.6", "8.9", "12.0")
 """Compute capabilities that a TensorRT for RTX plan runs on when none is chosen: it compiles for the GPU at load."""
 
 TURING = "7.5"
-"""The one that TensorRT for RTX also knows, and leaves out of a plan unless it is asked for."""
+"""The compute capability that TensorRT for RTX also knows, and leaves out of a plan unless it is asked for."""
 
 OLDEST_CAPABILITY = 7.5
-"""Of the GPUs that TensorRT knows, in both flavours, since 10.5."""
+"""Compute capability of the oldest GPUs that TensorRT knows, in both flavours, since 10.5."""
 
 OLDEST_CUDA, NEWEST_CUDA = 12, 13
-"""CUDA versions that there are TensorRT packages for; a driver runs what is made for its own or an older one."""
+"""CUDA versions with packages of TensorRT; a driver runs what is made for its own version or an older one."""
 
 
 def builder_here() -> tuple[str | None, str]:
@@ -86,9 +86,9 @@ def too_old(driver: cuda.Driver) -> str | None:
 
 
 def beyond_rtx(driver: cuda.Driver) -> str | None:
-    """That TensorRT for RTX does not know the first GPU, and the command that installs the one that does.
+    """A sentence that TensorRT for RTX does not know the first GPU, with the command that installs the one that does.
 
-    None where it knows it: by its support matrix 7.5, 8.0, 8.6, 8.9, and 12.0 and later.
+    It is None where it knows it: by its support matrix 7.5, 8.0, 8.6, 8.9, and 12.0 and later.
     """
     if old := too_old(driver):
         return old
@@ -104,7 +104,7 @@ def beyond_rtx(driver: cuda.Driver) -> str | None:
 def capabilities_here(flavour: str | None, chosen: tuple[str, ...]) -> tuple[str, ...]:
     """The compute capabilities that a plan is built for: those chosen, or what lets it run on the GPU of this machine.
 
-    Empty: the flavour's default, among which every GPU is that it knows, but for one in TensorRT for RTX.
+    None at all means the flavour's default, among which every GPU is that it knows, but for one in TensorRT for RTX.
     """
     driver = cuda.driver() if flavour == "tensorrt_rtx" and not chosen else None
     if driver and driver.devices and driver.devices[0].compute_capability == TURING:

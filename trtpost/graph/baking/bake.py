@@ -1,4 +1,4 @@
-"""Preprocessing, network and post-processing joined into one graph."""
+"""Joins preprocessing, network and post-processing into one graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The network inside a baked graph: the source model cut at the logits."""
+"""Cuts the source model at the logits, for the middle of a baked graph."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _rank_three(graph: gs.Graph, labels: gs.Variable, batch: int | str) -> gs.Va
 
 
 def _largest(graph: gs.Graph, logits: gs.Variable, located: Located) -> gs.Variable:
-    """1 for the largest logit, else 0, as float32: compared in a type that float32 does not hold."""
+    """Append what gives 1 for the largest logit, else 0, as float32: it compares a type that float32 does not hold."""
     axis = channel_axis(located.layout)
     shape: list[int | str] = [located.batch or "N", *located.shape[1:]]
     one: list[int | str] = [1 if at == axis else dim for at, dim in enumerate(shape)]
@@ -93,7 +93,7 @@ def _largest(graph: gs.Graph, logits: gs.Variable, located: Located) -> gs.Varia
 
 
 def _with_ignored(graph: gs.Graph, labels: gs.Variable) -> gs.Variable:
-    """`IGNORED` for every negative label, as int32."""
+    """Append what puts `IGNORED` in place of every negative label, as int32."""
     shape = labels.shape
     wide = _append(graph, "Cast", labels, shape, {"to": onnx.TensorProto.INT32}, np.int32)
     negative = _append(graph, "Less", wide, shape, None, np.bool_, {"zero": np.array(0, np.int32)})
@@ -104,13 +104,13 @@ def _with_ignored(graph: gs.Graph, labels: gs.Variable) -> gs.Variable:
 
 
 def _unfold(graph: gs.Graph, flat: gs.Variable, located: Located) -> gs.Variable:
-    """Logits or labels in the shape that they are meant to have."""
+    """Append what gives logits or labels the shape that they are meant to have."""
     shape = np.array([located.batch or -1, *located.shape[1:]], np.int64)
     return _append(graph, "Reshape", flat, [*located.shape], constants={"shape": shape})
 
 
 def _with_background(graph: gs.Graph, logits: gs.Variable, located: Located, value: float) -> gs.Variable:
-    """A channel of one value in front: the first of equals wins an ArgMax, so a class must exceed it."""
+    """Append a channel of one value in front: the first of equals wins an ArgMax, so a class must exceed it."""
     axis = channel_axis(located.layout)
     pads = np.zeros(8, np.int64)
     pads[axis] = 1
@@ -128,7 +128,7 @@ def _append(
     dtype: type | None = None,
     constants: dict[str, NDArray[Any]] | None = None,
 ) -> gs.Variable:
-    """A node after `source`, whose result has this shape (None: inferred later) and type (None: that of `source`)."""
+    """Append a node whose result has this shape (None: inferred later) and type (None: that of `source`)."""
     name = f"{source.name}/{op}"
     result = gs.Variable(name, dtype=dtype or source.dtype, shape=shape)
     inputs = [source, *(gs.Constant(f"{name}/{key}", values) for key, values in (constants or {}).items())]

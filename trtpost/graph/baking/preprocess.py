@@ -1,4 +1,4 @@
-"""The input side of the engine: uint8 NHWC pixels to the network's input, in the graph.
+"""The input side of the engine: the graph from uint8 NHWC pixels to the network's input.
 
 However the photo is resized, the network sees whole levels of grey: with a runtime or fixed mask size the photo is
 resized before the engine and rounded to uint8; with size `image` the graph resizes and rounds. The two can differ by
@@ -17,12 +17,12 @@ _ELEMENTS = {"float32": (1, "float"), "float16": (10, "float16"), "uint8": (2, "
 
 
 def pixel_model(pre: Pre, *, layout: Layout, dtype: str, batch: int | str, resize: bool, opset: int) -> onnx.ModelProto:
-    """The preprocessing as a model of its own: `image` uint8 [N, h, w, C] to `pixels` as the network takes them.
+    """A model of the preprocessing alone: `image` uint8 [N, h, w, C] to `pixels` as the network takes them.
 
     Args:
         pre: normalisation, channel order, network resolution.
-        layout: of the network's input.
-        dtype: of the network's input: float32, float16 or uint8.
+        layout: that of the network's input.
+        dtype: that of the network's input: float32, float16 or uint8.
         batch: number or name of the batch dimension.
         resize: the image has any size [N, H, W, C] and is resized here; `output_size` int64 [2], its size, is
             then a second output.

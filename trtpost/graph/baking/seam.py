@@ -1,4 +1,4 @@
-"""A baked graph taken apart at our node, as a model in memory; `trtpost.graph.baked` does it for a file's bytes."""
+"""Takes a baked graph apart at our node, as a model in memory; `trtpost.graph.baked` does it for a file's bytes."""
 
 from __future__ import annotations
 

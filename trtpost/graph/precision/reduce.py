@@ -80,7 +80,7 @@ def reduced(
 
 
 def network_inputs(photos: Iterable[NDArray[np.uint8]], pre: Pre, located: Located) -> Iterator[NDArray[Any]]:
-    """Photos as the network takes them: uint8 [h, w, C] at network resolution to its own layout, type and batch."""
+    """Turn photos, uint8 [h, w, C] at network resolution, into what the network takes: its layout, type and batch."""
     model = pixel_model(pre, layout=located.input_layout, dtype=located.input_dtype, batch="N", resize=False, opset=17)
     run = session(model).run
     for photo in photos:

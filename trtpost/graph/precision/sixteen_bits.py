@@ -31,7 +31,7 @@ from trtpost.graph.reading.model import opset_of
 from trtpost.spec import Precision
 
 BFLOAT16_OPSET, BFLOAT16_IR_VERSION = 22, 10
-"""The first in which convolutions take bfloat16."""
+"""The first opset and IR version in which convolutions take bfloat16."""
 
 _FLOAT32_OPS = (
     *("Softmax", "LogSoftmax", "Exp", "Log", "Softplus", "Pow", "Reciprocal"),
@@ -47,13 +47,13 @@ _FLOAT32_OPS = (
 )
 
 _NO_BFLOAT16_OPS = ("ConvTranspose", "HardSwish", "Mish")
-"""TensorRT refuses them in bfloat16 (measured with TensorRT for RTX 1.7); in float32 it takes them."""
+"""Operators that TensorRT refuses in bfloat16 and takes in float32 (measured with TensorRT for RTX 1.7)."""
 
 _BOUND_OPS = frozenset({"Clip", "Min", "Max", "Where", "Pad", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"})
-"""To these a constant beyond the range of float16 means `no bound` or `never`; so does the largest float16."""
+"""Operators to which a constant beyond float16 means `no bound` or `never`, as the largest float16 does."""
 
 _MOVING_OPS = frozenset({"Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Pad"})
-"""What may stand between the last Sigmoid and the end of a network, its constant background included."""
+"""Operators that may stand between the last Sigmoid and the end of a network, its constant background included."""
 
 
 def in_16_bits(model: onnx.ModelProto, precision: Precision) -> onnx.ModelProto:
@@ -114,10 +114,10 @@ def _ops_without(precision: Precision, model: onnx.ModelProto) -> list[str]:
 
 
 def _capture(model: onnx.ModelProto, wide: Iterable[str]) -> dict[str, list[str]]:
-    """In place: what the inside of a node takes from outside becomes inputs of it, by the names of such nodes.
+    """In place: what the inside of a node takes from outside becomes its inputs, which are returned by the node's name.
 
-    They are Loop and Scan, whose values go round, and an If with operators inside that stay float32, `wide`. All that
-    is inside stays float32 then; the converter, which looks at inputs alone, casts for it what comes from outside.
+    Such nodes are Loop and Scan, whose values go round, and an If with operators inside that stay float32, `wide`. All
+    that is inside stays float32 then; the converter, which looks at inputs alone, casts for it what comes from outside.
     """
     tensors = {name for node in model.graph.node for name in node.output} | {value.name for value in model.graph.input}
     tensors |= {one.name for one in model.graph.initializer}
@@ -131,7 +131,7 @@ def _capture(model: onnx.ModelProto, wide: Iterable[str]) -> dict[str, list[str]
 
 
 def _release(model: onnx.ModelProto, captured: dict[str, list[str]]) -> None:
-    """In place: the inputs of `_capture` go, and the inside takes what the converter made of them."""
+    """In place: the inputs that `_capture` gave go, and the inside takes what the converter made of them."""
     for node in model.graph.node:
         if names := captured.get(node.name):
             given = list(node.input)[-len(names) :]
@@ -173,7 +173,7 @@ def _refuse_large_weights(model: onnx.ModelProto) -> None:
 
 
 def _nodes_from_sigmoid(model: onnx.ModelProto) -> list[str]:
-    """Names of the Sigmoid that ends a network and of what moves its values about; empty where none does."""
+    """Names of the Sigmoid that ends a network and of the nodes that move its values about; empty where none does."""
     made = {name: node for node in model.graph.node for name in node.output}
     names, name = [], model.graph.output[0].name
     while name in made and made[name].op_type in _MOVING_OPS | {"Sigmoid"}:
@@ -238,7 +238,7 @@ def _replace_float16(model: onnx.ModelProto, weights: dict[str, NDArray[np.float
 
 
 def _bfloat16(values: NDArray[np.float32], name: str) -> onnx.TensorProto:
-    """The upper half of each float32, rounded to even."""
+    """A bfloat16 tensor: the upper half of each float32, rounded to even."""
     bits = np.ascontiguousarray(values).view(np.uint32).astype(np.uint64)
     halves = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2")
     return onnx.helper.make_tensor(name, BFLOAT16, values.shape, halves.tobytes(), raw=True)

@@ -1,4 +1,4 @@
-"""Forms of ONNX that say what a plain graph can say, made plain: nothing after this has to know them."""
+"""Functions, sparse tensors and optionals become plain nodes and tensors; what computes nothing, or for ever, goes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_STEPS = 10_000_000
 
 
 def without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Every call of a model-local function replaced by its body, so that searches and converters see what it does."""
+    """The model with the bodies of its functions in place of their calls, so that everybody sees what they do."""
     if not model.functions:
         return model
     typed = onnx.ModelProto()

@@ -1,4 +1,4 @@
-"""Old operator sets raised to one that the rest of trtpost knows, without a change of meaning or of a tensor's name.
+"""Raises old operator sets to one that the rest of trtpost knows, and keeps the meaning and the names of tensors.
 
 `onnx.version_converter` does most of it. What it gets wrong or refuses (measured with onnx 1.23) is put right here:
 
@@ -40,7 +40,7 @@ def raised(model: onnx.ModelProto, opset: int, target: int) -> onnx.ModelProto:
 
 
 def _say_otherwise(graph: onnx.GraphProto) -> None:
-    """Put what the converter cannot raise into other operators of the same set."""
+    """In place: what the converter cannot raise is said by other operators of the same set."""
     nodes: list[onnx.NodeProto] = []
     for node in graph.node:
         if node.op_type == "Hardmax":
@@ -85,7 +85,7 @@ def _pixelwise_normalization(graph: onnx.GraphProto, node: onnx.NodeProto) -> li
 
 
 def _restore_resizes(source: onnx.GraphProto, result: onnx.GraphProto) -> None:
-    """Give the converted nodes what the old ones meant, and their names back."""
+    """In place: the converted nodes mean what the old ones meant, and get their names back."""
     old = [node for node in source.node if node.op_type in ("Upsample", "Resize")]
     new = [node for node in result.node if node.op_type == "Resize"]
     names: dict[str, str] = {}
@@ -105,7 +105,7 @@ def _restore_resizes(source: onnx.GraphProto, result: onnx.GraphProto) -> None:
 
 
 def _rounding(node: onnx.NodeProto, scales: Iterable[float] | None) -> str:
-    """`floor` where the node enlarges, or its scales are not known: people resize up to what they join it with."""
+    """How the node rounds: `floor` where it enlarges, or its scales are not known, for people resize up to join."""
     factors = [1.0, *(scales if scales is not None else ())]
     if min(factors) < 1 < max(factors):
         raise ModelError(
