@@ -170,11 +170,12 @@ def test_names_that_are_shared_are_told_apart():
     ("body", "order"),
     [
         ("a = Relu (x)\n b = Relu (x)\n y = Add (b, a)", "aby"),
+        ("y = Add (b, a)\n a = Relu (x)\n b = Relu (x)", "aby"),
         ("y = Add (a, b)\n c = Neg (x)\n a = Relu (b)\n b = Relu (x)", "bayc"),
         ("y = Relu (a)\n a = Relu (y)\n b = Relu (x)", "yab"),
         (either("Neg (a)", "Neg (x)") + "\n a = Relu (x)", "ay"),
     ],
-    ids=["sorted", "backwards", "circle", "inside"],
+    ids=["sorted", "as they were", "backwards", "circle", "inside"],
 )
 def test_order(body, order):
     model = parsed(body)

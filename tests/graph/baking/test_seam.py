@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import onnx
 import pytest
 from nets import nchw
@@ -45,7 +44,6 @@ def test_inlined_graphs_have_no_seam():
 
 def test_names_in_a_refusal_are_those_of_the_source_model():
     model = baked()
-    model.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros(1, np.float32), "network/k"))
-    with pytest.raises(ModelError, match="the baked graph is not valid: ") as refused:
+    next(node for node in model.graph.node if node.op_type == "Conv").input[0] = "network/nothing"
+    with pytest.raises(ModelError, match=r"the baked graph is not valid: .*'nothing'"):
         checked(model)
-    assert "network/" not in str(refused.value)
