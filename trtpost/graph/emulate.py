@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 from trtpost import onnx_runtime
-from trtpost.graph.proto import graphs_of, rename, replace
+from trtpost.graph.proto import element_types, graphs_of, rename, replace
 
 FLOAT, FLOAT16, BFLOAT16 = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16
 
@@ -76,13 +76,7 @@ def session(model: onnx.ModelProto) -> Any:
 
 def _types(model: onnx.ModelProto) -> dict[str, int]:
     """Element type of every tensor whose type the graph or a subgraph states."""
-    types: dict[str, int] = {}
-    for graph in graphs_of(model):
-        types |= {
-            value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.value_info, *graph.output)
-        }
-        types |= {initializer.name: initializer.data_type for initializer in graph.initializer}
-    return types
+    return {name: kind for graph in graphs_of(model) for name, kind in element_types(graph).items()}
 
 
 def _round_graph(graph: onnx.GraphProto, types: dict[str, int]) -> None:

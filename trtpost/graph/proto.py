@@ -32,6 +32,13 @@ def constants_of(graph: onnx.GraphProto, names: Collection[str]) -> dict[str, ND
     return found
 
 
+def element_types(graph: onnx.GraphProto) -> dict[str, int]:
+    """Types of those tensors of a graph, by name, whose type it states, as in `TensorProto.DataType`."""
+    values = (*graph.input, *graph.value_info, *graph.output)
+    types = {value.name: value.type.tensor_type.elem_type for value in values}
+    return types | {one.name: one.data_type for one in graph.initializer}
+
+
 def replace(field: Any, values: Iterable[Any]) -> None:
     """In place: a repeated field gets other messages, which may be some of its own."""
     kept = list(values)

@@ -74,7 +74,8 @@ def append_postprocess(
         BackendError: this TensorRT does not take a layer or plugin.
     """
     layers = Layers(network)
-    _check_names(network)
+    if "mask" in [network.get_output(index).name for index in range(network.num_outputs)]:
+        raise SpecError("the network has an output 'mask' already")
     _check_given(post, output_size=output_size, region=region, rows=rows, cols=cols, image=image)
     _check_logits(layers, logits, post)
     inside = _inside(layers, post, region)
@@ -283,11 +284,6 @@ def _vector(layers: Layers, name: str, given: trt.ITensor | None, length: int) -
 def _first_side(post: Post) -> int:
     """The axis of the height in logits or labels; that of the width is next."""
     return 2 if post.head != "labels" and post.layout == "NCHW" else 1
-
-
-def _check_names(network: trt.INetworkDefinition) -> None:
-    if "mask" in [network.get_output(index).name for index in range(network.num_outputs)]:
-        raise SpecError("the network has an output 'mask' already")
 
 
 def _check_given(post: Post, **given: object) -> None:

@@ -22,15 +22,16 @@ def check_settings(flavour: str, settings: Settings) -> None:
     Raises:
         SpecError: the message names the flavour, and what to do instead.
     """
-    asked = {
-        "--workspace": settings.workspace is not None,
-        "--optimization-level": settings.optimization_level is not None,
-        "--timing-cache": settings.timing_cache is not None,
-        "--hardware-compatibility": settings.hardware_compatibility != "none",
-        "--compute-capabilities": bool(settings.compute_capabilities),
-        "--post": settings.post != "native",
-    }
-    given = [flag for flag, is_given in asked.items() if is_given]
+    names = (
+        "workspace",
+        "optimization_level",
+        "timing_cache",
+        "hardware_compatibility",
+        "compute_capabilities",
+        "post",
+    )
+    asked = [name for name in names if getattr(settings, name) != getattr(Settings, name)]
+    given = [f"--{name.replace('_', '-')}" for name in asked]
     if flavour == "none" and given:
         raise SpecError(f"flavour none builds no TensorRT plan, so {', '.join(given)} would do nothing: leave it out")
     if flavour == "tensorrt_rtx":

@@ -69,7 +69,7 @@ def bake(
     pixels = pixel_model(
         pre,
         layout=located.input_layout,
-        dtype=_dtype(network.graph.input[0]),
+        dtype=onnx.helper.tensor_dtype_to_np_dtype(network.graph.input[0].type.tensor_type.elem_type).name,
         batch=batch,
         resize=post.size == "image",
         opset=opset,
@@ -86,10 +86,6 @@ def bake(
     baked.producer_name = DOMAIN
     baked.graph.name = "segmentation"
     return checked(baked)
-
-
-def _dtype(value: onnx.ValueInfoProto) -> str:
-    return str(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
 
 
 def _shape(logits: onnx.ValueInfoProto, post: Post, batch: int | str, name: str) -> tuple[int | str, ...]:

@@ -17,6 +17,7 @@ from trtpost.graph.precision.float_quantization import is_asymmetric, with_float
 from trtpost.graph.precision.int8 import WEIGHTED_OPS, quantized
 from trtpost.graph.precision.sixteen_bits import in_16_bits
 from trtpost.graph.precision.tidy import finished, tidied
+from trtpost.graph.proto import element_types
 from trtpost.spec import PRECISIONS, Located, Pre, Precision
 
 
@@ -50,7 +51,7 @@ def reduced(
         raise ModelError(
             f"weight '{spoilt[0]}' holds NaN or infinities, which no other precision mends: export the network anew"
         )
-    types = _element_types(network)
+    types = element_types(network.graph).values()
     operators = {node.op_type for node in network.graph.node}
     if FLOAT16 in types or BFLOAT16 in types:
         if precision == "fp16" and BFLOAT16 not in types:
@@ -96,8 +97,3 @@ def spoilt_weights(model: onnx.ModelProto) -> list[str]:
         for one in model.graph.initializer
         if one.name in used and not np.isfinite(onnx.numpy_helper.to_array(one).astype(np.float32)).all()
     ]
-
-
-def _element_types(network: onnx.ModelProto) -> set[int]:
-    values = (*network.graph.input, *network.graph.value_info, *network.graph.output)
-    return {value.type.tensor_type.elem_type for value in values} | {one.data_type for one in network.graph.initializer}
