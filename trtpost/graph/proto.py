@@ -93,7 +93,7 @@ def behind(made: Mapping[str, onnx.NodeProto], name: str, ops: Collection[str]) 
 
     Args:
         made: node by the name of its output.
-        name: of the tensor that the chain ends with; given back where none of them makes it.
+        name: the tensor that the chain ends with; given back where none of them makes it.
         ops: operators that are passed.
     """
     seen = set()

@@ -55,7 +55,7 @@ def test_a_folder_is_no_timing_cache(tmp_path):
 
 
 class Config(SimpleNamespace):
-    """Of TensorRT's `IBuilderConfig` what is set as an attribute, and the workspace, here of at most 1 GiB."""
+    """TensorRT's `IBuilderConfig` as far as attributes and the workspace go, which here has at most 1 GiB."""
 
     def set_memory_pool_limit(self, pool, size):
         if size <= 1 << 30:
@@ -68,7 +68,7 @@ class Config(SimpleNamespace):
 
 
 def full(levels=("NONE", "AMPERE_PLUS", "SAME_COMPUTE_CAPABILITY")):
-    """Of the full TensorRT's module what `configure` reads."""
+    """What `configure` reads of the full TensorRT's module."""
     return SimpleNamespace(
         __version__="11.4",
         ProfilingVerbosity=SimpleNamespace(DETAILED="detailed"),

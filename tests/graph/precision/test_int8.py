@@ -15,7 +15,7 @@ PHOTO = np.linspace(-1, 1, 288, dtype=np.float32).reshape(1, 3, 8, 12)
 
 
 def scales(model: onnx.ModelProto, photos: list[np.ndarray]) -> dict[str, float]:
-    """Of the inputs that are quantised, by name."""
+    """Scales of the inputs that are quantised, by name."""
     result = quantized(tidied(model), photos, None)
     constants = {one.name: onnx.numpy_helper.to_array(one) for one in result.graph.initializer}
     nodes = [node for node in result.graph.node if node.op_type == "QuantizeLinear"]
