@@ -433,7 +433,7 @@ def smooth_logits(classes: int, source: tuple[int, int]) -> NDArray[np.float32]:
 def engine_stage() -> Iterator[Row]:
     """Build a plan of our own network, run, compare and time it."""
     from trtpost import Segmenter, build
-    from trtpost.backends.tensorrt.flavour import builder_here
+    from trtpost.backends.tensorrt.suitable import builder_here
     from trtpost.cli.tables import parts_of
     from trtpost.packages import installed_version
 

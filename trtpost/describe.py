@@ -168,7 +168,7 @@ def next_step(bundle: Bundle, flavour: str) -> str:
     if bundle.passport.plan is not None:
         holds = f"holds the portable engine and a {bundle.passport.plan.flavour} plan"
     else:
-        from trtpost.backends.tensorrt.flavour import builder_here
+        from trtpost.backends.tensorrt.suitable import builder_here
 
         builder, reason = builder_here()
         why = "--flavour none" if flavour == "none" else reason if builder is None else "see the warning above"

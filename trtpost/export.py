@@ -10,8 +10,9 @@ import onnx
 
 from trtpost.bundle.folder import Bundle, is_bundle, read_again
 from trtpost.errors import ModelError, reason
-from trtpost.graph.baked import DOMAIN
-from trtpost.graph.baking.bake import NETWORK, inlined, is_inlined
+from trtpost.graph.baked import DOMAIN, NETWORK
+from trtpost.graph.baking.seam import inlined, is_inlined
+from trtpost.graph.proto import replace
 from trtpost.graph.reading.model import metadata, save_model
 from trtpost.graph.wire import LARGEST
 from trtpost.spec import Post
@@ -55,9 +56,7 @@ def standard(baked: onnx.ModelProto, post: Post) -> onnx.ModelProto:
     copy.CopyFrom(model)
     _lift_constants(copy.graph)
     _put_channels_first(copy.graph, post)
-    imports = [entry for entry in copy.opset_import if entry.domain != DOMAIN]
-    del copy.opset_import[:]
-    copy.opset_import.extend(imports)
+    replace(copy.opset_import, [entry for entry in copy.opset_import if entry.domain != DOMAIN])
     return onnx.shape_inference.infer_shapes(copy, data_prop=True)
 
 
@@ -77,9 +76,7 @@ def _lift_constants(graph: onnx.GraphProto) -> None:
             nodes.append(node)
             continue
         graph.initializer.append(tensor)
-    kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
-    del graph.node[:]
-    graph.node.extend(kept)
+    replace(graph.node, nodes)
 
 
 def _put_channels_first(graph: onnx.GraphProto, post: Post) -> None:
@@ -89,7 +86,7 @@ def _put_channels_first(graph: onnx.GraphProto, post: Post) -> None:
         # labels are not resized by Resize: what is left is the photo and the logits
         is_ours = node.op_type == "Resize" and not node.output[0].startswith(NETWORK)
         if not is_ours or not (node.name.startswith("pre/") or post.layout == "NHWC"):
-            nodes.append(onnx.NodeProto.FromString(node.SerializeToString()))
+            nodes.append(node)
             continue
         source, sizes, result = node.input[0], node.input[3], node.output[0]
         first, order = f"{result}/channels_first", f"{result}/order"
@@ -103,8 +100,7 @@ def _put_channels_first(graph: onnx.GraphProto, post: Post) -> None:
             resize,
             onnx.helper.make_node("Transpose", [first], [result], result, perm=[0, 2, 3, 1]),
         ]
-    del graph.node[:]
-    graph.node.extend(nodes)
+    replace(graph.node, nodes)
 
 
 def _is_export(file: BinaryIO) -> bool:

@@ -139,8 +139,8 @@ def test_a_plan_that_cannot_be_built_leaves_the_portable_engine(tmp_path, source
         raise BackendError("no such operator")
 
     monkeypatch.setattr("trtpost.builder.plan.build_plan", refuse)
-    monkeypatch.setattr("trtpost.backends.tensorrt.flavour.check_builder", lambda *_: None)
-    monkeypatch.setattr("trtpost.backends.tensorrt.flavour.builder_here", lambda: ("tensorrt_rtx", ""))
+    monkeypatch.setattr("trtpost.backends.tensorrt.configuration.check_builder", lambda *_: None)
+    monkeypatch.setattr("trtpost.backends.tensorrt.suitable.builder_here", lambda: ("tensorrt_rtx", ""))
     for _ in range(2):  # the second time it is tried again, and says again why there is none
         ears = Ears()
         assert build(source, tmp_path / "a.trtpost", progress=ears).plan is None
@@ -304,8 +304,8 @@ def on_a_gpu(monkeypatch):
         return asked
 
     monkeypatch.setattr("trtpost.builder.plan.build_plan", refuse)
-    monkeypatch.setattr("trtpost.backends.tensorrt.flavour.check_builder", lambda *_: None)
-    monkeypatch.setattr("trtpost.backends.tensorrt.flavour.builder_here", lambda: ("tensorrt_rtx", ""))
+    monkeypatch.setattr("trtpost.backends.tensorrt.configuration.check_builder", lambda *_: None)
+    monkeypatch.setattr("trtpost.backends.tensorrt.suitable.builder_here", lambda: ("tensorrt_rtx", ""))
     return on
 
 
@@ -334,8 +334,8 @@ def test_a_plan_of_another_precision_is_never_only_a_warning(tmp_path, source, m
         raise PrecisionError("only 0 of 1")
 
     monkeypatch.setattr("trtpost.builder.plan.build_plan", refuse)
-    monkeypatch.setattr("trtpost.backends.tensorrt.flavour.check_builder", lambda *_: None)
-    monkeypatch.setattr("trtpost.backends.tensorrt.flavour.builder_here", lambda: ("tensorrt_rtx", ""))
+    monkeypatch.setattr("trtpost.backends.tensorrt.configuration.check_builder", lambda *_: None)
+    monkeypatch.setattr("trtpost.backends.tensorrt.suitable.builder_here", lambda: ("tensorrt_rtx", ""))
     with pytest.raises(PrecisionError):
         build(source, tmp_path / "a.trtpost", precision="fp16")
     assert not (tmp_path / "a.trtpost").exists()

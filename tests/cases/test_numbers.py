@@ -18,13 +18,14 @@ from trtpost.backends.onnxruntime import OnnxRuntimeEngine
 from trtpost.backends.tensorrt.build import Profile, build_plan
 from trtpost.backends.tensorrt.flavour import logger_of, strongly_typed
 from trtpost.backends.tensorrt.lane import check_engine
-from trtpost.backends.tensorrt.resize import for_tensorrt, nearest_table
+from trtpost.backends.tensorrt.resize_rewriting import for_tensorrt, nearest_table
 from trtpost.builder.agreement import Wrong, check, compare
 from trtpost.builder.build import build
 from trtpost.bundle.folder import load_bundle
 from trtpost.convert import convert
 from trtpost.errors import BackendError, BundleError, ModelError
-from trtpost.graph.baking.bake import bake, inlined
+from trtpost.graph.baking.bake import bake
+from trtpost.graph.baking.seam import inlined
 from trtpost.graph.head.locate import locate
 from trtpost.graph.precision.reduce import reduced
 from trtpost.graph.reading.model import normalized

@@ -18,7 +18,8 @@ from trtpost.backends.tensorrt.build import Profile, build_plan
 from trtpost.builder.agreement import compare
 from trtpost.builder.build import build
 from trtpost.errors import ModelError
-from trtpost.graph.baking.bake import bake, inlined, split
+from trtpost.graph.baking.bake import bake
+from trtpost.graph.baking.seam import inlined, split
 from trtpost.graph.head.locate import locate
 from trtpost.graph.precision.reduce import PRECISIONS, network_inputs, reduced
 from trtpost.graph.reading import model as models

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from trtpost.backends.tensorrt import flavour as flavours
+from trtpost.backends.tensorrt import suitable
 from trtpost.cli import gpu_setup
 from trtpost.cli.gpu_setup import Needs, SetupError, check_compiler, install_pycuda, needs, pip, said, satisfy
 from trtpost.cuda import Device, Driver
@@ -30,7 +30,7 @@ def installed(monkeypatch):
         def packages_of(module):
             return tuple(SimpleNamespace(name=name) for name in packages.get(module, ()))
 
-        for module in (gpu_setup, flavours):
+        for module in (gpu_setup, suitable):
             monkeypatch.setattr(module, "installed_version", lambda module: "1.7" if module in packages else None)
             monkeypatch.setattr(module, "packages_of", packages_of)
         monkeypatch.setattr(gpu_setup, "pycuda_fault", lambda: None)

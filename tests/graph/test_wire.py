@@ -11,7 +11,7 @@ from nets import nchw, save
 from trtpost.builder.build import build
 from trtpost.bundle.folder import read_bundle
 from trtpost.graph.baked import Baked
-from trtpost.graph.baking.bake import split
+from trtpost.graph.baking.seam import split
 from trtpost.graph.wire import WireError, fields, integer, messages, single, text, written
 
 

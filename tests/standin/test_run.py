@@ -23,7 +23,7 @@ from trtpost.builder.build import build
 from trtpost.bundle.folder import Bundle, write_bundle
 from trtpost.bundle.passport import Plan
 from trtpost.errors import BackendError, ImageError
-from trtpost.graph.baking.bake import split
+from trtpost.graph.baking.seam import split
 
 pytestmark = pytest.mark.usefixtures("our_kernels")
 SIZE = (40, 50)

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from trtpost.describe import counted, percent
 from trtpost.errors import BackendError, ModelError, reason
-from trtpost.graph.baking.bake import seam, source_name, split
+from trtpost.graph.baked import source_name
+from trtpost.graph.baking.seam import seam, split
 from trtpost.graph.emulate import BFLOAT16, FLOAT, FLOAT16, rounded, session, with_outputs
 from trtpost.kernels.reference import labels_of
 from trtpost.spec import Head, Layout, Post, Precision

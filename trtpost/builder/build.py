@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtpost import __version__, cuda
-from trtpost.backends.tensorrt import flavour as flavours
+from trtpost.backends.tensorrt import configuration, suitable
 from trtpost.builder.options import ONLY_NATIVE, BuildOptions, options_from
 from trtpost.builder.request import Request, request_for, up_to_date
 from trtpost.bundle.folder import SUFFIX, Bundle, check_replaceable, write_bundle
@@ -75,12 +75,12 @@ def build(
 def _build(path: Path, request: Request, progress: Progress, *, wants_plan: bool) -> Bundle:
     """Take all the steps; a plan that cannot be built is only a warning, unless `wants_plan`."""
     options, flavour, source = request.options, request.flavour, request.source
-    if flavour in flavours.FLAVOURS:  # loads a large library, so only where there is something to build
+    if flavour in suitable.FLAVOURS:  # loads a large library, so only where there is something to build
         _check_builder(flavour, options, progress)
 
     from trtpost.builder.decide import decide
     from trtpost.builder.loadable import check_loads
-    from trtpost.graph.baking.bake import inlined
+    from trtpost.graph.baking.seam import inlined
     from trtpost.graph.reading.model import understood
 
     decided = decide(source, request.kind, options, progress)
@@ -94,7 +94,7 @@ def _build(path: Path, request: Request, progress: Progress, *, wants_plan: bool
             baked, passport = lowered(decided.model, baked, passport, request.photos, options, progress)
         check_loads(baked, passport, path)
     plan = None
-    if flavour in flavours.FLAVOURS:
+    if flavour in suitable.FLAVOURS:
         from trtpost.builder.plan import planned
 
         try:
@@ -113,9 +113,9 @@ def _build(path: Path, request: Request, progress: Progress, *, wants_plan: bool
 
 def _check_builder(flavour: str, options: BuildOptions, progress: Progress) -> None:
     """Refuse what cannot be built here, and say what will not run here, unless somebody has chosen the GPUs."""
-    flavours.check_builder(flavour, options)
+    configuration.check_builder(flavour, options)
     driver = cuda.driver() if flavour == "tensorrt_rtx" and not options.compute_capabilities else None
-    if driver and driver.devices and (other := flavours.beyond_rtx(driver)):
+    if driver and driver.devices and (other := suitable.beyond_rtx(driver)):
         progress.warn(f"the plan is for other GPUs than this machine's, where the CPU goes on: {other}")
 
 

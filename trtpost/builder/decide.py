@@ -13,11 +13,11 @@ from trtpost.builder.options import BuildOptions, region_for
 from trtpost.convert import convert
 from trtpost.describe import describe_choice, describe_doubts, describe_located, describe_negative
 from trtpost.errors import ModelError, SpecError, one_line
-from trtpost.graph.baking.bake import with_input_size
 from trtpost.graph.head.input_sizes import refuse_size
 from trtpost.graph.head.locate import input_of, locate
 from trtpost.graph.head.negative_ids import IGNORED, tells_negative
 from trtpost.graph.head.probe import settled
+from trtpost.graph.reading.input_size import with_input_size
 from trtpost.graph.reading.model import load_model, metadata, normalized, understood
 from trtpost.progress import Progress
 from trtpost.spec import Ending, Located, Origin, Post, Pre, class_name, parse_normalization

@@ -11,8 +11,7 @@ from trtpost.backends.onnxruntime import OnnxRuntimeEngine
 from trtpost.bundle.folder import Bundle
 from trtpost.bundle.passport import Passport
 from trtpost.errors import BackendError, ModelError
-from trtpost.graph.baked import Baked
-from trtpost.graph.baking.bake import NETWORK, source_name
+from trtpost.graph.baked import NETWORK, Baked, source_name
 from trtpost.graph.reading.model import serialized
 
 _NO_KERNEL = re.compile(r"implementation for (?P<op>[\w.]+)\(\d+\) node with name '(?P<name>[^']*)'")

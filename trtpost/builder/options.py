@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import get_args
 
-from trtpost.backends.tensorrt import flavour as flavours
+from trtpost.backends.tensorrt import configuration, suitable
 from trtpost.backends.tensorrt.settings import Settings
 from trtpost.errors import SpecError, did_you_mean
 from trtpost.spec import (
@@ -82,7 +82,7 @@ class BuildOptions(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        flavours.check_settings(self.flavour, self)
+        configuration.check_settings(self.flavour, self)
         if self.precision == "int8" and self.calibration is None:
             raise SpecError(
                 "precision int8 needs photos to calibrate with: give a folder of some dozen with --calibration"
@@ -101,8 +101,8 @@ class BuildOptions(Settings):
         if self.post != "native" and self.head == "labels":
             raise SpecError(ONLY_NATIVE)
         one_of("lowering", self.lowering, get_args(Lowering))
-        if self.flavour not in ("auto", "none", *flavours.FLAVOURS):
-            raise SpecError(f"flavour must be auto, none, {' or '.join(flavours.FLAVOURS)}, not '{self.flavour}'")
+        if self.flavour not in ("auto", "none", *suitable.FLAVOURS):
+            raise SpecError(f"flavour must be auto, none, {' or '.join(suitable.FLAVOURS)}, not '{self.flavour}'")
         if self.max_batch < 1:
             raise SpecError(f"max batch must be at least 1, not {self.max_batch}")
         if min(self.max_size) < 1 or max(self.max_size) > MAX_SIDE:
@@ -127,7 +127,7 @@ class BuildOptions(Settings):
     def wants_plan(self) -> bool:
         """True where a bundle without a plan would not be what was asked for."""
         others = (one for one in fields(Settings) if one.name != "precision")
-        return self.flavour in flavours.FLAVOURS or any(getattr(self, one.name) != one.default for one in others)
+        return self.flavour in suitable.FLAVOURS or any(getattr(self, one.name) != one.default for one in others)
 
 
 def options_from(settings: dict[str, object]) -> BuildOptions:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from trtpost import __version__
-from trtpost.backends.tensorrt import flavour as flavours
+from trtpost.backends.tensorrt import configuration, suitable
 from trtpost.builder.labels import MAX_BYTES, labels_beside
 from trtpost.builder.options import BuildOptions
 from trtpost.bundle.folder import Bundle, load_bundle, sha256
@@ -48,9 +48,9 @@ def request_for(source: Path, kind: str, options: BuildOptions) -> Request:
     Raises:
         TrtpostError: the options do not fit; a file cannot be read.
     """
-    flavour, _ = flavours.builder_here() if options.flavour == "auto" else (options.flavour, "")
+    flavour, _ = suitable.builder_here() if options.flavour == "auto" else (options.flavour, "")
     if flavour is not None:
-        flavours.check_settings(flavour, options)
+        configuration.check_settings(flavour, options)
     photos: tuple[Path, ...] = ()
     if options.calibration is not None:
         from trtpost.photos.find import photos_in
@@ -60,7 +60,7 @@ def request_for(source: Path, kind: str, options: BuildOptions) -> Request:
     if kind == "onnx" and options.signature is not None:
         raise SpecError("--signature is for SavedModels; an ONNX model has none")
     # with those the plan runs on the GPU of this machine, where there is one that it can be made for
-    capabilities = flavours.capabilities_here(flavour, options.compute_capabilities)
+    capabilities = suitable.capabilities_here(flavour, options.compute_capabilities)
     options = replace(options, compute_capabilities=capabilities)
     names = labels_hash(None if options.labels else labels_beside(source))
     sha = request_hash(content, options, flavour, photos, names)
@@ -112,7 +112,7 @@ def request_hash(
 ) -> str:
     """SHA-256 of everything that decides the bundle."""
     toolchain = {"trtpost": __version__, "onnx": installed_version("onnx")}
-    if flavour in flavours.FLAVOURS:
+    if flavour in suitable.FLAVOURS:
         toolchain["tensorrt"] = f"{flavour} {installed_version(flavour)}"
     decisive = asdict(options)
     del decisive["timing_cache"]  # it saves time and decides nothing
@@ -129,7 +129,7 @@ def up_to_date(path: Path, request: Request) -> Bundle | None:
         bundle = load_bundle(path)
     except BundleError:
         return None  # damaged, of another version, or something else: writing the new one will tell
-    if request.flavour in flavours.FLAVOURS and bundle.passport.plan is None:
+    if request.flavour in suitable.FLAVOURS and bundle.passport.plan is None:
         return None  # it failed the last time; whoever asks again wants it tried again, or at least to be told why
     return bundle if bundle.passport.request == request.sha256 else None
 

@@ -6,7 +6,7 @@ import platform
 from dataclasses import dataclass
 
 from trtpost import cuda
-from trtpost.backends.tensorrt import flavour as flavours
+from trtpost.backends.tensorrt import suitable
 from trtpost.backends.tensorrt.obstacle import this_machine
 from trtpost.cli import gpu_setup
 from trtpost.convert import fence
@@ -36,12 +36,12 @@ def examine() -> list[Finding]:
         _package("tensorflow", "converts TensorFlow models", installation("tf")),
         _package("tf2onnx", "converts TensorFlow models", installation("tf")),
         _package(
-            "tensorrt", "builds plans, on a machine with a GPU", f"{flavours.command_for('tensorrt', driver)}{there}"
+            "tensorrt", "builds plans, on a machine with a GPU", f"{suitable.command_for('tensorrt', driver)}{there}"
         ),
         _package(
             "tensorrt_rtx",
             "builds plans for RTX GPUs, with or without one",
-            flavours.command_for("tensorrt_rtx", driver),
+            suitable.command_for("tensorrt_rtx", driver),
         ),
         _package(
             "pycuda", "runs plans on the GPU", f"trtpost doctor --fix{there and ', on a machine with an NVIDIA GPU'}"
@@ -66,7 +66,7 @@ def examine() -> list[Finding]:
     kept = f"in a process that is kept to computing by {' and '.join(walls)} (docs/security.md)"
     free = "nothing keeps its process to computing, with neither Landlock nor seccomp: convert what you trust"
     findings.append(Finding("conversion", kept if walls else free, len(walls) == 2 or None))
-    flavour, why = flavours.builder_here()
+    flavour, why = suitable.builder_here()
     findings.append(Finding("build", f"{'engine.plan with ' + flavour if flavour else 'no engine.plan'}: {why}"))
     findings.append(Finding("infer", _infer()))
     return findings
@@ -80,7 +80,7 @@ def _infer() -> str:
         return f"{on_cpu}: there is no NVIDIA GPU"
     missing = [] if machine.pycuda else ["pycuda"]
     versions = dict(machine.versions)
-    if flavours.beyond_rtx(machine.driver):
+    if suitable.beyond_rtx(machine.driver):
         versions.pop("tensorrt_rtx", None)
     missing += [] if versions else ["a TensorRT that knows it"]
     if missing:

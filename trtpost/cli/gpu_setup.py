@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trtpost import cuda
-from trtpost.backends.tensorrt.flavour import beyond_rtx, command_for, cuda_of, newest_cuda, package_for, too_old
+from trtpost.backends.tensorrt.suitable import beyond_rtx, command_for, cuda_of, newest_cuda, package_for, too_old
 from trtpost.errors import MissingPackageError, TrtpostError
 from trtpost.packages import installed_version, packages_of, pip_here
 

@@ -119,10 +119,9 @@ def _without_schema(model: onnx.ModelProto) -> Iterator[tuple[str, str]]:
     """Operators that no ONNX operator set defines: what tf2onnx leaves in the graph when it gives up on it."""
     import onnx
 
-    pending = [model.graph]
-    while pending:
-        graph = pending.pop()
+    from trtpost.graph.proto import graphs_of
+
+    for graph in graphs_of(model):
         for node in graph.node:
             if node.domain in ("", "ai.onnx", "ai.onnx.ml") and not onnx.defs.has(node.op_type, node.domain):
                 yield node.op_type, node.name
-            pending.extend(attribute.g for attribute in node.attribute if attribute.HasField("g"))

@@ -1,6 +1,7 @@
 """A baked graph as its file's bytes: the passport in it, what goes in and comes out, and its two parts at the logits.
 
-Does for what runs what `trtpost.graph` does for what builds, without `onnx`. Field numbers are those of onnx.proto.
+It does for what runs what the rest of `trtpost.graph` does for what builds, without `onnx`. Field numbers are those of
+onnx.proto.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ DOMAIN = "trtpost"
 
 NODE = "ArgMaxResize"
 
+NETWORK = "network/"
+"""Prefix of every name that comes from the source model, so that ours can be plain: image, output_size, mask."""
+
 MAX_NODES = 1 << 17
-"""Libraries expand functions, and thirty that call the one before twice are a file of some kilobytes."""
+"""Nodes that a graph may have when its functions are expanded: a few kilobytes of functions can make any number."""
 
 MAX_DEPTH = 100
-"""Of functions that call each other: onnx itself goes no deeper."""
+"""Depth to which functions may call each other: onnx itself goes no deeper."""
 
 OPSET_IMPORT, GRAPH, METADATA, FUNCTIONS = 8, 7, 14, 25  # of ModelProto
 NODES, GRAPH_NAME, INITIALIZERS, INPUTS, OUTPUTS, VALUES = 1, 2, 5, 11, 12, 13  # of GraphProto
@@ -36,7 +40,7 @@ NUMPY_TYPES = {
     **{1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64"},
     **{9: "bool", 10: "float16", 11: "float64", 12: "uint32", 13: "uint64"},
 }
-"""By number in TensorProto.DataType."""
+"""numpy's names of element types by their number in TensorProto.DataType."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +52,10 @@ class Value:
 
 
 class Baked:
-    """What the bytes of an ONNX file hold.
+    """The content of an ONNX file, read field by field.
 
     Args:
-        content: of the file.
+        content: those of the file.
 
     Raises:
         WireError: it is no ONNX file, or not written as one is.
@@ -76,12 +80,12 @@ class Baked:
 
     @property
     def inputs(self) -> dict[str, Value]:
-        """Of the graph, by name."""
+        """The graph's inputs by name."""
         return _values(self._of_graph(INPUTS))
 
     @property
     def outputs(self) -> dict[str, Value]:
-        """Of the graph, by name."""
+        """The graph's outputs by name."""
         return _values(self._of_graph(OUTPUTS))
 
     @property
@@ -91,7 +95,7 @@ class Baked:
 
     @property
     def has_bfloat16(self) -> bool:
-        """Does the graph, or a graph in it, state a tensor of bfloat16?"""
+        """True where the graph, or a graph in it, states a tensor of bfloat16."""
         for graph in (self._graph, *(list(fields(one)) for one in _inner_graphs(self._of_graph(NODES)))):
             for field in graph:
                 if field.number in (INPUTS, OUTPUTS, VALUES) and _value(bytes_of(field)).kind == BFLOAT16:
@@ -101,7 +105,7 @@ class Baked:
         return False
 
     def check_calls(self, name: str) -> None:
-        """As the function `check_calls`."""
+        """Refuse a graph whose functions the function `check_calls` refuses; `name` is that of the model."""
         functions = {
             (text(one, FUNCTION_DOMAIN), text(one, FUNCTION_NAME)): list(_called(messages(one, FUNCTION_NODES)))
             for one in self._messages(FUNCTIONS)
@@ -181,6 +185,11 @@ class Baked:
         return [bytes_of(field) for field in self._graph if field.number == number]
 
 
+def source_name(name: str) -> str:
+    """A tensor's name in the source model, for messages: without `NETWORK`."""
+    return name.removeprefix(NETWORK)
+
+
 Call = tuple[str, str]
 """Domain and name of the operator, or of the function, that a node calls."""
 
@@ -191,7 +200,7 @@ def check_calls(functions: dict[Call, list[Call]], graph: list[Call], name: str)
     Args:
         functions: what the nodes of each model-local function call.
         graph: what the nodes of the main graph call.
-        name: of the model, for messages.
+        name: the model's, for messages.
 
     Raises:
         ModelError: they do not end.
@@ -203,7 +212,7 @@ def check_calls(functions: dict[Call, list[Call]], graph: list[Call], name: str)
 
 
 def expanded(functions: dict[Call, list[Call]], name: str) -> dict[Call, int]:
-    """How many nodes each function has when what it calls is expanded; arguments as of `check_calls`.
+    """Number of nodes that each function has when what it calls is expanded; it takes what `check_calls` takes.
 
     Raises:
         ModelError: functions call each other in a circle, or too deep.
@@ -236,7 +245,7 @@ def _values(given: Iterable[memoryview]) -> dict[str, Value]:
 
 
 def _value(message: memoryview) -> Value:
-    """Of a ValueInfoProto: its type's `tensor_type`, and of that's shape each `dim_value`."""
+    """The type and the shape that a ValueInfoProto states of a tensor."""
     tensor = single(single(message, 2), 1)
     return Value(integer(tensor, 1), tuple(integer(dim, 1) for dim in messages(single(tensor, 2), 1)))
 
@@ -256,7 +265,7 @@ def _call(node: memoryview) -> Call:
 
 
 def _called(nodes: Iterable[memoryview]) -> Iterator[Call]:
-    """What the nodes call, and those inside them."""
+    """What nodes call, and the nodes inside them."""
     nodes = list(nodes)
     yield from map(_call, nodes)
     for graph in _inner_graphs(nodes):

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 
 from trtpost import onnx_runtime
+from trtpost.graph.proto import element_types, graphs_of, rename, replace
 
 FLOAT, FLOAT16, BFLOAT16 = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16
 
@@ -46,10 +47,10 @@ def rounded(model: onnx.ModelProto) -> onnx.ModelProto:
         return model
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    _round_graph(copy.graph, types)
+    for graph in reversed(list(graphs_of(copy))):  # inner ones first, which then move with their nodes
+        _round_graph(graph, types)
     inputs = {value.name: f"{value.name}/float32" for value in copy.graph.input if types[value.name] == FLOAT16}
-    for node in copy.graph.node:
-        node.input[:] = [inputs.get(name, name) for name in node.input]
+    rename(copy.graph.node, inputs)
     for name, wide in reversed(inputs.items()):
         copy.graph.node.insert(0, onnx.helper.make_node("Cast", [name], [wide], to=FLOAT))
     return copy
@@ -75,26 +76,14 @@ def session(model: onnx.ModelProto) -> Any:
 
 def _types(model: onnx.ModelProto) -> dict[str, int]:
     """Element type of every tensor whose type the graph or a subgraph states."""
-    types: dict[str, int] = {}
-    graphs = [model.graph]
-    while graphs:
-        graph = graphs.pop()
-        types |= {
-            value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.value_info, *graph.output)
-        }
-        types |= {initializer.name: initializer.data_type for initializer in graph.initializer}
-        graphs += [attribute.g for node in graph.node for attribute in node.attribute if attribute.HasField("g")]
-    return types
+    return {name: kind for graph in graphs_of(model) for name, kind in element_types(graph).items()}
 
 
 def _round_graph(graph: onnx.GraphProto, types: dict[str, int]) -> None:
-    """Replace 16-bit types in a graph and its subgraphs; Casts stay, and are followed by one to float32."""
-    nodes = list(graph.node)
-    del graph.node[:]
-    for node in nodes:
+    """Replace 16-bit types in a graph; Casts stay, and are followed by one to float32."""
+    nodes: list[onnx.NodeProto] = []
+    for node in graph.node:
         for attribute in node.attribute:
-            if attribute.HasField("g"):
-                _round_graph(attribute.g, types)
             if attribute.HasField("t"):
                 _widen(attribute.t)
         after = []
@@ -107,7 +96,8 @@ def _round_graph(graph: onnx.GraphProto, types: dict[str, int]) -> None:
             if node.op_type != "Cast":
                 after.append(onnx.helper.make_node("Cast", [exact], [narrow], to=kind))
             after.append(onnx.helper.make_node("Cast", [narrow], [name], to=FLOAT))
-        graph.node.extend([node, *after])
+        nodes += [node, *after]
+    replace(graph.node, nodes)
     for initializer in graph.initializer:
         _widen(initializer)
     for value in (*graph.value_info, *graph.output):

@@ -1,9 +1,9 @@
-"""What everybody asks of ONNX nodes and graphs: attributes, constants, subgraphs, order, calls, and parts."""
+"""Everything asked of ONNX protobufs: attributes and constants, nodes inside nodes, names, order, calls, and parts."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -20,7 +20,7 @@ def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
     return {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
 
 
-def constants_of(graph: onnx.GraphProto, names: set[str]) -> dict[str, NDArray[np.generic]]:
+def constants_of(graph: onnx.GraphProto, names: Collection[str]) -> dict[str, NDArray[np.generic]]:
     """Values of those of the named tensors that are initializers, or outputs of Constant nodes."""
     found = {one.name: onnx.numpy_helper.to_array(one) for one in graph.initializer if one.name in names}
     for node in graph.node:
@@ -32,32 +32,96 @@ def constants_of(graph: onnx.GraphProto, names: set[str]) -> dict[str, NDArray[n
     return found
 
 
+def element_types(graph: onnx.GraphProto) -> dict[str, int]:
+    """Types of those tensors of a graph, by name, whose type it states, as in `TensorProto.DataType`."""
+    values = (*graph.input, *graph.value_info, *graph.output)
+    types = {value.name: value.type.tensor_type.elem_type for value in values}
+    return types | {one.name: one.data_type for one in graph.initializer}
+
+
+def replace(field: Any, values: Iterable[Any]) -> None:
+    """In place: a repeated field gets other messages, which may be some of its own."""
+    kept = list(values)
+    del field[:]
+    field.extend(kept)
+
+
+def subgraphs_of(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    """The graphs of an If, Loop or Scan, without those inside them."""
+    return [graph for one in node.attribute for graph in ([one.g] if one.HasField("g") else one.graphs)]
+
+
+def graphs_inside(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
+    """The graphs inside nodes at any depth, each before those inside it, so that it may be changed when it comes."""
+    for node in nodes:
+        for graph in subgraphs_of(node):
+            yield graph
+            yield from graphs_inside(graph.node)
+
+
 def graphs_of(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
-    """The graph, and those inside its nodes."""
-    pending = [model.graph]
-    while pending:
-        graph = pending.pop()
-        yield graph
-        for node in graph.node:
-            for attribute in node.attribute:
-                pending += [attribute.g] if attribute.HasField("g") else attribute.graphs
+    """The main graph, and those inside its nodes, in the order of `graphs_inside`."""
+    yield model.graph
+    yield from graphs_inside(model.graph.node)
 
 
-def rename_inside(node: onnx.NodeProto, names: dict[str, str]) -> None:
-    """In place: other names for the tensors that the subgraphs of a node take."""
-    pending = list(node.attribute)
-    while pending:
-        attribute = pending.pop()
-        for graph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
-            for one in graph.node:
-                one.input[:] = [names.get(name, name) for name in one.input]
-                pending += one.attribute
-            for value in graph.output:
-                value.name = names.get(value.name, value.name)
+def used_by(node: onnx.NodeProto) -> set[str]:
+    """Names that a node uses, those inside its subgraphs among them: which are their own does not matter here."""
+    return (set(node.input) | used_inside(node)) - {""}
+
+
+def used_inside(node: onnx.NodeProto) -> set[str]:
+    """Names that the subgraphs of a node use, without those of their own inputs and weights."""
+    used: set[str] = set()
+    for graph in subgraphs_of(node):
+        inner = {value.name for value in graph.output}.union(*map(used_by, graph.node))
+        used |= inner - {one.name for one in (*graph.initializer, *graph.input)}
+    return used
+
+
+def depending_on(graph: onnx.GraphProto, names: Iterable[str]) -> set[str]:
+    """The named tensors of a sorted graph, and those whose values depend on theirs, not on their shapes alone."""
+    found = set(names)
+    for node in graph.node:
+        if node.op_type not in ("Shape", "Size") and not used_by(node).isdisjoint(found):
+            found.update(node.output)
+    return found
+
+
+def behind(made: Mapping[str, onnx.NodeProto], name: str, ops: Collection[str]) -> str:
+    """The tensor that a chain of such operators begins with, each of which hands on its first input.
+
+    Args:
+        made: node by the name of its output.
+        name: the tensor that the chain ends with; given back where none of them makes it.
+        ops: operators that are passed.
+    """
+    seen = set()
+    while name in made and made[name].op_type in ops and name not in seen:  # nothing forbids a circle yet
+        seen.add(name)
+        name = made[name].input[0]
+    return name
+
+
+def rename(nodes: Iterable[onnx.NodeProto], names: Mapping[str, str]) -> None:
+    """In place: the tensors that nodes take and give, and that their subgraphs take, get other names."""
+    for node in nodes:
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names.get(name, name) for name in node.output]
+        rename_inside(node, names)
+
+
+def rename_inside(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
+    """In place: the tensors that the subgraphs of a node take get other names."""
+    for graph in graphs_inside([node]):
+        for one in graph.node:
+            one.input[:] = [names.get(name, name) for name in one.input]
+        for value in graph.output:
+            value.name = names.get(value.name, value.name)
 
 
 def name_apart(model: onnx.ModelProto) -> None:
-    """Give nodes that share a name others: ONNX does not forbid it, but ONNX Runtime does beside functions."""
+    """In place: nodes that share a name get others: ONNX allows it, but ONNX Runtime does not beside functions."""
     for graph in graphs_of(model):
         taken = {node.name for node in graph.node}
         seen = {""}
@@ -73,9 +137,9 @@ def name_apart(model: onnx.ModelProto) -> None:
 
 
 def sort_nodes(model: onnx.ModelProto) -> None:
-    """In place: each node after those whose results it takes, as ONNX demands and people who edit graphs forget.
+    """In place: each node comes after those whose results it takes, as ONNX demands and people who edit graphs forget.
 
-    A circle is left to ONNX's own check.
+    Otherwise nodes stay in their order. A circle is left to ONNX's own check.
     """
     for graph in graphs_of(model):
         made = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
@@ -86,16 +150,23 @@ def sort_nodes(model: onnx.ModelProto) -> None:
         if all(max(before, default=-1) < index for index, before in needs.items()):
             continue
         try:
-            order = list(TopologicalSorter(needs).static_order())
+            TopologicalSorter(needs).prepare()
         except CycleError:
             continue
-        nodes = [onnx.NodeProto.FromString(graph.node[index].SerializeToString()) for index in order]
-        del graph.node[:]
-        graph.node.extend(nodes)
+        order: dict[int, onnx.NodeProto] = {}
+        for root in needs:
+            pending = [root]
+            while pending:
+                if waiting := sorted((index for index in needs[pending[-1]] if index not in order), reverse=True):
+                    pending += waiting
+                else:
+                    index = pending.pop()
+                    order[index] = graph.node[index]
+        replace(graph.node, order.values())
 
 
 def check_calls(model: onnx.ModelProto, name: str) -> None:
-    """As `baked.check_calls`, of a model in memory.
+    """Refuse a model in memory whose functions `baked.check_calls` refuses.
 
     Raises:
         ModelError: `name` says of which model.
@@ -107,31 +178,17 @@ def check_calls(model: onnx.ModelProto, name: str) -> None:
 def called_functions(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]) -> list[onnx.FunctionProto]:
     """The model's functions that the nodes call, and those that these call."""
     left = {(one.domain, one.name): one for one in model.functions}
-    found, pending = [], list(nodes)
+    found, pending = [], _calls(nodes)
     while pending:
-        for node in _nodes([pending.pop()]):
-            if (function := left.pop((node.domain, node.op_type), None)) is not None:
-                found.append(function)
-                pending += function.node
+        if (function := left.pop(pending.pop(), None)) is not None:
+            found.append(function)
+            pending += _calls(function.node)
     return found
 
 
-def subgraphs_of(node: onnx.NodeProto) -> list[onnx.GraphProto]:
-    """The graphs inside an If, Loop or Scan."""
-    return [graph for one in node.attribute for graph in ([one.g] if one.HasField("g") else one.graphs)]
-
-
-def _calls(nodes: Iterable[onnx.NodeProto]) -> list[baked.Call]:
-    return [(node.domain, node.op_type) for node in _nodes(nodes)]
-
-
-def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """The nodes and those inside them."""
-    pending = list(nodes)
-    while pending:
-        node = pending.pop()
-        yield node
-        pending += [inner for graph in subgraphs_of(node) for inner in graph.node]
+def _calls(nodes: Sequence[onnx.NodeProto]) -> list[baked.Call]:
+    inner = (node for graph in graphs_inside(nodes) for node in graph.node)
+    return [(node.domain, node.op_type) for node in itertools.chain(nodes, inner)]
 
 
 def part_of(model: onnx.ModelProto, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.ModelProto:
@@ -167,19 +224,3 @@ def part_of(model: onnx.ModelProto, inputs: Sequence[str], outputs: Sequence[str
     part.graph.sparse_initializer.extend(one for one in graph.sparse_initializer if one.values.name in needed)
     part.graph.value_info.extend(value for value in graph.value_info if value.name in needed.difference(outputs))
     return part
-
-
-def used_by(node: onnx.NodeProto) -> set[str]:
-    """Names that a node uses, those inside its subgraphs among them: which are their own does not matter here."""
-    return (set(node.input) | used_inside(node)) - {""}
-
-
-def used_inside(node: onnx.NodeProto) -> set[str]:
-    """Names that the subgraphs of a node use, without those of their own inputs and weights."""
-    used: set[str] = set()
-    for graph in subgraphs_of(node):
-        inner = {value.name for value in graph.output}
-        for one in graph.node:
-            inner |= used_by(one)
-        used |= inner - {one.name for one in (*graph.initializer, *graph.input)}
-    return used

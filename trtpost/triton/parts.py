@@ -10,7 +10,7 @@ import onnx
 
 from trtpost.bundle.folder import MODEL, PASSPORT, Bundle, Contents
 from trtpost.errors import SpecError, one_line
-from trtpost.graph.baking.bake import inlined, is_inlined
+from trtpost.graph.baking.seam import inlined, is_inlined
 from trtpost.graph.emulate import runnable
 from trtpost.kernels.reference import size_inputs
 from trtpost.letterbox import Region

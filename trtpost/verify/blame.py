@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from trtpost import onnx_runtime
 from trtpost.bundle.folder import Bundle, read_again
 from trtpost.errors import ModelError
-from trtpost.graph.baking.bake import NETWORK, seam
+from trtpost.graph.baked import NETWORK
+from trtpost.graph.baking.seam import seam
 from trtpost.graph.emulate import runnable, with_outputs
 from trtpost.graph.proto import part_of
 from trtpost.photos.decode import Photo

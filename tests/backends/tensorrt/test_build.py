@@ -21,7 +21,8 @@ from trtpost.builder.options import MIN_AGREEMENT
 from trtpost.bundle.folder import load_bundle
 from trtpost.describe import describe_precision
 from trtpost.errors import BackendError, ModelError, PrecisionError
-from trtpost.graph.baking.bake import bake, inlined
+from trtpost.graph.baking.bake import bake
+from trtpost.graph.baking.seam import inlined
 from trtpost.graph.head.locate import locate
 from trtpost.graph.precision.reduce import PRECISIONS, reduced
 from trtpost.graph.reading.model import load_model

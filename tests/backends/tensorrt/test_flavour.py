@@ -1,109 +1,49 @@
-"""What a flavour lacks is refused in a sentence that names it; what it has reaches TensorRT's configuration."""
+"""What differs between flavours and versions of TensorRT's Python API."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 
 import pytest
-from conftest import package
 
-from trtpost.backends.tensorrt import flavour as flavours
-from trtpost.backends.tensorrt.settings import Settings
-from trtpost.errors import BackendError, SpecError
+from trtpost.backends.tensorrt.flavour import flavour_of, is_capturable, set_device_memory, strongly_typed
+from trtpost.errors import SpecError
 
 
 @pytest.mark.parametrize(
-    ("flavour", "settings", "says"),
+    ("module", "flavour"),
     [
-        ("tensorrt_rtx", {"timing_cache": "x"}, "tensorrt_rtx measures nothing"),
-        ("tensorrt_rtx", {"hardware_compatibility": "same"}, "tensorrt_rtx has no hardware compatibility"),
-        ("tensorrt_rtx", {"post": "plugin"}, "tensorrt_rtx takes no plugins: use --post kernel"),
-        ("tensorrt", {"compute_capabilities": ("8.9",)}, "tensorrt builds for the GPU of this machine"),
-        ("none", {"workspace": 64}, "flavour none .* --workspace would do nothing"),
-        ("none", {"post": "kernel", "optimization_level": 3}, "--optimization-level, --post"),
+        ("tensorrt_rtx_bindings.api", "tensorrt_rtx"),
+        ("tensorrt_bindings.tensorrt", "tensorrt"),
+        ("tensorrt.tensorrt", "tensorrt"),
     ],
 )
-def test_what_a_flavour_lacks(tmp_path, flavour, settings, says):
-    if "timing_cache" in settings:
-        settings = {"timing_cache": tmp_path / "timing.cache"}
-    with pytest.raises(SpecError, match=says):
-        flavours.check_settings(flavour, Settings(**settings))
+def test_networks(module, flavour):
+    assert flavour_of(type("Network", (), {"__module__": module})()) == flavour
+    with pytest.raises(SpecError, match="must be a TensorRT INetworkDefinition, not str"):
+        flavour_of("network")
+
+
+@pytest.mark.parametrize(("flags", "result"), [({"STRONGLY_TYPED": 1}, 2), ({}, 0)])
+def test_strong_types(flags, result):
+    assert strongly_typed(SimpleNamespace(NetworkDefinitionCreationFlag=SimpleNamespace(**flags))) == result
+
+
+def test_scratch_memory():
+    told: list[object] = []
+    set_device_memory(SimpleNamespace(set_device_memory=lambda *given: told.append(given)), 7, 9)
+    old = SimpleNamespace()
+    set_device_memory(old, 7, 9)
+    assert (told, old.device_memory) == ([(7, 9)], 7)
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("context", "can"),
     [
-        ({"precision": "fp8"}, "precision must be one of fp32, fp16, bf16, int8"),
-        ({"post": "cpu"}, "post must be one of"),
-        ({"workspace": 0}, "from 1 to 1048576 MiB"),
-        ({"workspace": 1 << 62}, "from 1 to 1048576 MiB"),
-        ({"optimization_level": 6}, "from 0 to 5"),
-        ({"hardware_compatibility": "all"}, "hardware compatibility must be one of none, ampere"),
-        ({"compute_capabilities": ("89",)}, "such as 8.9, not '89'"),
-        ({"compute_capabilities": ("8.9", "8.9")}, "given twice"),
+        (SimpleNamespace(), True),
+        (SimpleNamespace(is_stream_capturable=lambda _stream: False), False),
+        (SimpleNamespace(is_stream_capturable=lambda _stream: True), True),
     ],
 )
-def test_settings_without_meaning(settings, says):
-    with pytest.raises(SpecError, match=says):
-        Settings(**settings)
-
-
-def test_a_folder_is_no_timing_cache(tmp_path):
-    with pytest.raises(SpecError, match="is a folder"):
-        Settings(timing_cache=tmp_path)
-
-
-class Config(SimpleNamespace):
-    """Of TensorRT's `IBuilderConfig` what is set as an attribute, and the workspace, here of at most 1 GiB."""
-
-    def set_memory_pool_limit(self, pool, size):
-        if size <= 1 << 30:
-            self.pool = (pool, size)
-
-    def get_memory_pool_limit(self, pool):
-        set_pool, size = getattr(self, "pool", (pool, 0))
-        assert set_pool == pool
-        return size
-
-
-def full(levels=("NONE", "AMPERE_PLUS", "SAME_COMPUTE_CAPABILITY")):
-    """Of the full TensorRT's module what `configure` reads."""
-    return SimpleNamespace(
-        __version__="11.4",
-        ProfilingVerbosity=SimpleNamespace(DETAILED="detailed"),
-        MemoryPoolType=SimpleNamespace(WORKSPACE="workspace"),
-        HardwareCompatibilityLevel=SimpleNamespace(__members__={level: level for level in levels}),
-    )
-
-
-def test_settings_reach_the_full_tensorrt():
-    config = Config()
-    flavours.configure(
-        full(), config, "tensorrt", Settings(workspace=512, optimization_level=4, hardware_compatibility="ampere+")
-    )
-    assert vars(config) == {
-        "profiling_verbosity": "detailed",
-        "pool": ("workspace", 512 << 20),
-        "builder_optimization_level": 4,
-        "hardware_compatibility_level": "AMPERE_PLUS",
-    }
-
-
-def test_a_version_that_lacks_a_level_says_so():
-    with pytest.raises(BackendError, match=r"tensorrt 11\.4 has no hardware compatibility 'same'"):
-        flavours.configure(full(("NONE",)), Config(), "tensorrt", Settings(hardware_compatibility="same"))
-
-
-def test_a_workspace_that_is_refused_is_not_ignored(monkeypatch):
-    monkeypatch.setattr(flavours, "logger_of", lambda _: SimpleNamespace(last=lambda: "too large"))
-    with pytest.raises(BackendError, match="workspace of 2048 MiB: too large"):
-        flavours.configure(full(), Config(), "tensorrt", Settings(workspace=2048))
-
-
-def test_compute_capabilities_are_those_that_tensorrt_for_rtx_has():
-    package("tensorrt_rtx")
-    flavours.check_builder("tensorrt_rtx", Settings(compute_capabilities=("7.5", "12.0")))
-    with pytest.raises(BackendError, match=r"does not compile for compute capability 9\.0: choose from 7\.5, 8\.0"):
-        flavours.check_builder("tensorrt_rtx", Settings(compute_capabilities=("9.0",)))
-    assert flavours.targets("tensorrt_rtx", Settings()) == flavours.RTX_TARGETS
-    assert flavours.targets("tensorrt_rtx", Settings(compute_capabilities=("7.5",))) == ("7.5",)
+def test_recording(context, can):
+    assert is_capturable(context, 1) is can

@@ -19,7 +19,7 @@ class Logger:
 
 
 class Config:
-    """Of TensorRT's `IBuilderConfig` the timing cache; contents are `<GPU>:<what was measured>`."""
+    """The timing cache of TensorRT's `IBuilderConfig`, whose contents are `<GPU>:<what was measured>`."""
 
     def __init__(self, logger):
         self.logger, self.cache = logger, None

@@ -9,8 +9,9 @@ import onnxruntime
 import pytest
 from nets import nchw, nhwc
 
-from trtpost.errors import ModelError, SpecError
-from trtpost.graph.baking.bake import bake, inlined, seam, split, with_input_size
+from trtpost.errors import SpecError
+from trtpost.graph.baking.bake import bake
+from trtpost.graph.baking.seam import inlined, split
 from trtpost.graph.head.locate import locate
 from trtpost.kernels import reference
 from trtpost.spec import Post, Pre
@@ -80,31 +81,6 @@ def test_pixel_tables_for_conventions_in_float64():
         np.testing.assert_array_equal(run(fixed, image=photo()), run(runtime, image=photo(), **tables))
 
 
-def test_the_node_carries_the_spec_for_kernels():
-    model, _ = baked(nchw(), "bilinear")
-    values = {one.name: onnx.helper.get_attribute_value(one) for one in seam(model).attribute}
-    assert values == {
-        "head": b"argmax",
-        "layout": b"NCHW",
-        "resize": b"bilinear",
-        "match": b"tf",
-        "threshold": 0.5,
-    }
-
-
-def test_a_dynamic_network_gets_its_size():
-    model = nchw(size="height,width")
-    sized = with_input_size(model, "image", "NCHW", (8, 12))
-    assert locate(sized).input_size == (8, 12)
-    with pytest.raises(ModelError, match="fixed at 8 pixels"):
-        with_input_size(nchw(), "image", "NCHW", (16, 12))
-
-
 def test_channels_must_fit_the_network():
     with pytest.raises(SpecError, match="do not fit an input of 3 channels"):
         baked(nchw(), channels="gray")
-
-
-def test_an_unbaked_graph_cannot_be_split():
-    with pytest.raises(ModelError, match="not baked"):
-        split(nchw())

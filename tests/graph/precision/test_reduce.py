@@ -15,7 +15,9 @@ from conftest import package
 from nets import kernel, nchw, net, nhwc
 
 from trtpost.errors import ModelError, SpecError
-from trtpost.graph.baking.bake import bake, network_of, split
+from trtpost.graph.baking.bake import bake
+from trtpost.graph.baking.cut_at_logits import network_of
+from trtpost.graph.baking.seam import split
 from trtpost.graph.emulate import rounded, runnable, session
 from trtpost.graph.head.locate import locate
 from trtpost.graph.precision.reduce import network_inputs, reduced

@@ -33,7 +33,7 @@ CONVENTIONS: dict[Match, Convention] = {
     "tf1": "asymmetric",
     "align_corners": "align_corners",
 }
-"""Of bilinear interpolation."""
+"""Where pixels lie in bilinear interpolation, by what it is to equal."""
 
 
 def append_postprocess(
@@ -74,7 +74,8 @@ def append_postprocess(
         BackendError: this TensorRT does not take a layer or plugin.
     """
     layers = Layers(network)
-    _check_names(network)
+    if "mask" in [network.get_output(index).name for index in range(network.num_outputs)]:
+        raise SpecError("the network has an output 'mask' already")
     _check_given(post, output_size=output_size, region=region, rows=rows, cols=cols, image=image)
     _check_logits(layers, logits, post)
     inside = _inside(layers, post, region)
@@ -204,8 +205,8 @@ def _position(layers: Layers, name: str, source: trt.ITensor, target: trt.ITenso
     """Positions along one axis; every step in float32 as in `kernels.reference`, because the results depend on it.
 
     Args:
-        layers: of the network.
-        name: of the axis.
+        layers: those of the network.
+        name: the axis's.
         source: float32 [1], its length in the logits.
         target: int64 [1], its length in the mask.
         post: decides the pixel convention.
@@ -283,11 +284,6 @@ def _vector(layers: Layers, name: str, given: trt.ITensor | None, length: int) -
 def _first_side(post: Post) -> int:
     """The axis of the height in logits or labels; that of the width is next."""
     return 2 if post.head != "labels" and post.layout == "NCHW" else 1
-
-
-def _check_names(network: trt.INetworkDefinition) -> None:
-    if "mask" in [network.get_output(index).name for index in range(network.num_outputs)]:
-        raise SpecError("the network has an output 'mask' already")
 
 
 def _check_given(post: Post, **given: object) -> None:

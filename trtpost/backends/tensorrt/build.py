@@ -1,4 +1,4 @@
-"""From a baked graph to a serialized TensorRT plan."""
+"""Builds a serialized TensorRT plan from a baked graph."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ import onnx
 
 from trtpost.backends.tensorrt import timing_cache
 from trtpost.backends.tensorrt.append import append_postprocess
-from trtpost.backends.tensorrt.flavour import configure, load, logger_of, strongly_typed, targets
+from trtpost.backends.tensorrt.configuration import configure, targets
+from trtpost.backends.tensorrt.flavour import load, logger_of, strongly_typed
 from trtpost.backends.tensorrt.monitor import Phases, interruptible, monitor_of
-from trtpost.backends.tensorrt.resize import for_tensorrt
+from trtpost.backends.tensorrt.resize_rewriting import for_tensorrt
 from trtpost.backends.tensorrt.settings import Settings
 from trtpost.bundle.passport import Plan
 from trtpost.errors import BackendError, PrecisionError
-from trtpost.graph.baking.bake import split
 from trtpost.graph.baking.postprocess import spatial
+from trtpost.graph.baking.seam import split
 from trtpost.graph.precision.float_quantization import is_asymmetric, with_float_quantization
 from trtpost.letterbox import region_of
 from trtpost.progress import Step
@@ -86,7 +87,7 @@ def build_plan(
         flavour: `tensorrt` or `tensorrt_rtx`.
         settings: what the builder is told; None: the defaults.
         spec: what was baked; needed where `settings.post` is `plugin`.
-        name: of the network, which the plan carries; at most `flavour.NAME_LIMIT` bytes.
+        name: the network's, which the plan carries; at most `flavour.NAME_LIMIT` bytes.
         step: is told how far the build is, from the other thread.
         warn: takes a sentence on what may be wrong though the build goes on, from either thread.
 
@@ -200,7 +201,7 @@ def precisions_of(layers: list[trt.ILayer]) -> dict[str, int]:
     """Number of compute layers in each precision that they really compute in, the commonest first.
 
     Args:
-        layers: of a strongly typed network, as TensorRT's `ILayer`.
+        layers: all `ILayer` of a strongly typed network.
     """
     producers = {layer.get_output(index).name: layer for layer in layers for index in range(layer.num_outputs)}
     found = Counter(_precision(layer, producers) for layer in layers if layer.type.name in COMPUTE_LAYERS)
@@ -227,7 +228,7 @@ def _quantized(operand: trt.ITensor, producers: dict[str, trt.ILayer]) -> str | 
 
 
 def check_precision(precisions: dict[str, int], asked: str, flavour: str) -> None:
-    """The honesty gate: what was asked for must be what most compute layers do. `fp32` leaves the network as it is.
+    """Refuse a plan most of whose compute layers do not do what was asked for; `fp32` asks for nothing.
 
     Raises:
         PrecisionError: it is not; the message gives the numbers.
@@ -270,7 +271,7 @@ def ranges_of(inputs: dict[str, tuple[int, ...]], profile: Profile) -> dict[str,
 
 
 def _filled(shape: tuple[int, ...], batch: int, size: tuple[int, int]) -> tuple[int, ...]:
-    """An image input [N, H, W, C] with the dynamic dimensions filled in."""
+    """The shape of an image input [N, H, W, C] with the dynamic dimensions filled in."""
     return tuple(dim if dim >= 0 else known for dim, known in zip(shape, (batch, *size, shape[3]), strict=True))
 
 
@@ -283,7 +284,7 @@ def _optimization_profile(builder: trt.Builder, ranges: dict[str, Range]) -> trt
 
 
 def _parser_errors(parser: trt.OnnxParser, flavour: str) -> str:
-    """All that the parser does not take: the first in full, of the others the operators."""
+    """A sentence on all that the parser does not take: the first in full, of the others the operators."""
     errors = [parser.get_error(index) for index in range(parser.num_errors)]
     if not errors:
         return f"{flavour} cannot read the graph, and gives no reason: build without a plan (--flavour none)"

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     import tensorrt as trt
 
 Convention: TypeAlias = Literal["half_pixel", "asymmetric", "align_corners"]
-"""Of interpolation: where pixels lie."""
+"""Where pixels lie in interpolation."""
 
 PREFIX = "post/"
-"""Of the name of every layer, so that a profile tells post-processing from the network."""
+"""Prefix of every layer's name, so that a profile tells post-processing from the network."""
 
 
 class Layers:
@@ -31,8 +31,8 @@ class Layers:
 
     Attributes:
         network: the network.
-        flavour: of TensorRT that it belongs to.
-        types, operations: TensorRT's `DataType` and `ElementWiseOperation`, those of the network's flavour.
+        flavour: the TensorRT that it belongs to.
+        types, operations: its `DataType` and `ElementWiseOperation`.
     """
 
     def __init__(self, network: trt.INetworkDefinition) -> None:
@@ -44,28 +44,20 @@ class Layers:
         self.network = network
         self.types = api.DataType
         self.operations = api.ElementWiseOperation
-        self._transformations = api.ResizeCoordinateTransformation
-        self._unary = api.UnaryOperation
-        self._fill = api.FillOperation
-        self._top = api.TopKOperation
-        self._interpolation = api.InterpolationMode
-        self._selector = api.ResizeSelector
-        self._dims = api.Dims
-        self._permutation = api.Permutation
-        self._weights = api.Weights
+        self._api = api
 
     def input(self, name: str, length: int) -> trt.ITensor:
         """A new input of the network, int64 [length]; -1: of any length."""
-        return self.network.add_input(name, self.types.INT64, self._dims([length]))
+        return self.network.add_input(name, self.types.INT64, self._api.Dims([length]))
 
     def constant(self, name: str, values: NDArray[Any]) -> trt.ITensor:
         """A constant of the array's shape and type."""
         # TensorRT reads C order, whatever the array's own
-        weights = self._weights(np.ascontiguousarray(values))
-        return self._output(name, self.network.add_constant(self._dims(list(values.shape)), weights))
+        weights = self._api.Weights(np.ascontiguousarray(values))
+        return self._output(name, self.network.add_constant(self._api.Dims(list(values.shape)), weights))
 
     def sizes(self, name: str, *values: int) -> trt.ITensor:
-        """int64 [n]."""
+        """A constant int64 [n]."""
         return self.constant(name, np.array(values, np.int64))
 
     def cast(self, name: str, tensor: trt.ITensor, to: trt.DataType) -> trt.ITensor:
@@ -75,42 +67,42 @@ class Layers:
     def elementwise(
         self, name: str, first: trt.ITensor, second: trt.ITensor, operation: trt.ElementWiseOperation
     ) -> trt.ITensor:
-        """Both operands have the same rank and type; dimensions of 1 are repeated."""
+        """An operation on two tensors of the same rank and type; dimensions of 1 are repeated."""
         return self._output(name, self.network.add_elementwise(first, second, operation))
 
     def floor(self, name: str, tensor: trt.ITensor) -> trt.ITensor:
-        """Of a floating-point tensor."""
-        return self._output(name, self.network.add_unary(tensor, self._unary.FLOOR))
+        """A floating-point tensor rounded down."""
+        return self._output(name, self.network.add_unary(tensor, self._api.UnaryOperation.FLOOR))
 
     def shape(self, name: str, tensor: trt.ITensor) -> trt.ITensor:
-        """int64 [rank]."""
+        """The shape of a tensor, int64 [rank]."""
         return self._output(name, self.network.add_shape(tensor))
 
     def part(self, name: str, vector: trt.ITensor, first: int, count: int) -> trt.ITensor:
-        """[n] to [count]: the elements from `first` on."""
-        layer = self.network.add_slice(vector, self._dims([first]), self._dims([count]), self._dims([1]))
+        """The elements of a vector from `first` on, [n] to [count]."""
+        layer = self.network.add_slice(vector, self._api.Dims([first]), self._api.Dims([count]), self._api.Dims([1]))
         return self._output(name, layer)
 
     def joined(self, name: str, vectors: Sequence[trt.ITensor]) -> trt.ITensor:
-        """One-dimensional tensors, one after the other."""
+        """The concatenation of one-dimensional tensors."""
         return self._output(name, self.network.add_concatenation(list(vectors)))
 
     def window(self, name: str, tensor: trt.ITensor, start: trt.ITensor, size: trt.ITensor) -> trt.ITensor:
         """The part of a tensor from `start` on, of `size`; both int64 [rank]."""
         rank = len(tensor.shape)
-        unused = self._dims([0] * rank)
-        layer = self.network.add_slice(tensor, unused, unused, self._dims([1] * rank))
+        unused = self._api.Dims([0] * rank)
+        layer = self.network.add_slice(tensor, unused, unused, self._api.Dims([1] * rank))
         if layer is not None:
             layer.set_input(1, start)
             layer.set_input(2, size)
         return self._output(name, layer)
 
     def steps(self, name: str, count: trt.ITensor) -> trt.ITensor:
-        """int64 [1] to float32 [count]: 0, 1, 2, ..."""
+        """The numbers 0, 1, 2, ..., int64 [1] to float32 [count]."""
         # alpha (a scalar) and beta as tensors, because a layer with a dynamic size wants all of them dynamic
         zero = self.constant(f"{name}/from", np.array(0, np.float32))
         one = self.constant(f"{name}/by", np.array([1], np.float32))
-        layer = self.network.add_fill(self._dims([1]), self._fill.LINSPACE, self.types.FLOAT)
+        layer = self.network.add_fill(self._api.Dims([1]), self._api.FillOperation.LINSPACE, self.types.FLOAT)
         if layer is not None:
             for index, tensor in enumerate((count, zero, one)):
                 layer.set_input(index, tensor)
@@ -122,17 +114,12 @@ class Layers:
 
     def resize_linear(self, name: str, tensor: trt.ITensor, sizes: trt.ITensor, convention: Convention) -> trt.ITensor:
         """Linear interpolation to `sizes`, int64 [rank]; axes whose size stays are left alone."""
-        transformations = {
-            "half_pixel": self._transformations.HALF_PIXEL,
-            "asymmetric": self._transformations.ASYMMETRIC,
-            "align_corners": self._transformations.ALIGN_CORNERS,
-        }
         layer = self.network.add_resize(tensor)
         if layer is not None:
             if convention == "align_corners":  # a single pixel is the first one, not 0 / 0
-                layer.selector_for_single_pixel = self._selector.UPPER
-            layer.resize_mode = self._interpolation.LINEAR
-            layer.coordinate_transformation = transformations[convention]
+                layer.selector_for_single_pixel = self._api.ResizeSelector.UPPER
+            layer.resize_mode = self._api.InterpolationMode.LINEAR
+            layer.coordinate_transformation = self._api.ResizeCoordinateTransformation.__members__[convention.upper()]
             layer.set_input(1, sizes)
         return self._output(name, layer)
 
@@ -142,7 +129,9 @@ class Layers:
         int64 at once, as the ONNX parser has it: TensorRT for RTX counts tensors of 2^31 numbers and more in int64, and
         then builds nothing from indices that go on as int32.
         """
-        index = self._output(f"{name}/int32", self.network.add_topk(tensor, self._top.MAX, 1, 1 << axis), 1)
+        index = self._output(
+            f"{name}/int32", self.network.add_topk(tensor, self._api.TopKOperation.MAX, 1, 1 << axis), 1
+        )
         return self.cast(name, index, self.types.INT64)
 
     def without_axis(self, name: str, tensor: trt.ITensor, axis: int) -> trt.ITensor:
@@ -151,8 +140,8 @@ class Layers:
         rank = len(tensor.shape)
         layer = self.network.add_shuffle(tensor)
         if layer is not None:
-            layer.first_transpose = self._permutation([*(other for other in range(rank) if other != axis), axis])
-            layer.reshape_dims = self._dims([0] * (rank - 1))  # 0: as before
+            layer.first_transpose = self._api.Permutation([*(other for other in range(rank) if other != axis), axis])
+            layer.reshape_dims = self._api.Dims([0] * (rank - 1))  # 0: as before
         return self._output(name, layer)
 
     def _output(self, name: str, layer: trt.ILayer | None, index: int = 0) -> trt.ITensor:

@@ -1,4 +1,4 @@
-"""A build under way: how far it is, and stopping it.
+"""Tells how far a build is, and stops it.
 
 TensorRT builds in native calls that may take many minutes. They run in a thread of their own, so that Ctrl-C reaches
 the main thread at once, and never a callback, where TensorRT would swallow it. Between two steps TensorRT asks whether
@@ -91,7 +91,7 @@ class Phases:
 
 
 def monitor_of(trt: Any, phases: Phases) -> Any:
-    """`phases` as TensorRT takes them."""
+    """An `IProgressMonitor` that passes what TensorRT tells on to `phases`."""
 
     class Monitor(trt.IProgressMonitor):  # type: ignore[misc]  # a class of whichever flavour the caller has loaded
         """Passes every call on."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from trtpost import cuda
-from trtpost.backends.tensorrt.flavour import FLAVOURS, beyond_rtx, command_for, cuda_of, newest_cuda, too_old
+from trtpost.backends.tensorrt.suitable import FLAVOURS, beyond_rtx, command_for, cuda_of, newest_cuda, too_old
 from trtpost.bundle.folder import Bundle
 from trtpost.bundle.passport import Plan
 from trtpost.packages import installed_version

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 NAMESPACE, NAME = "trtpost", "ArgMaxResize"
 
 INT8_CLASSES = 128
-"""So many class ids are the same numbers in int8 and uint8."""
+"""Number of class ids that are the same numbers in int8 and uint8."""
 
 SHAPES = 5
-"""As many of `kernels.Numbers` follow from shapes; those after them from `Post`."""
+"""Number of `kernels.Numbers` that follow from shapes; those after them follow from `Post`."""
 
 
 def add_plugin(
@@ -39,7 +39,7 @@ def add_plugin(
     """Append the fused operator to a network.
 
     Args:
-        layers: of the network.
+        layers: those of the network.
         logits: float32, float16 or bfloat16 [N, C, h, w] or [N, h, w, C] after `post.layout`.
         positions: float32 [H] and [W], ascending: where each row and each column of the mask lies in the logits, as
             `kernels.positions` gives them.
@@ -70,7 +70,7 @@ def kernel_name(layers: Layers, logits: trt.ITensor, post: Post) -> str:
 
 
 def constants(logits: trt.ITensor, post: Post) -> str:
-    """Those of `kernels.Numbers` that do not depend on shapes, as text."""
+    """A text of those `kernels.Numbers` that do not depend on shapes."""
     known = tuple(max(dim, 1) for dim in logits.shape)  # enough to refuse logits that are too large
     return " ".join(map(str, kernels.numbers(post, known, (1, 1))[SHAPES:]))
 

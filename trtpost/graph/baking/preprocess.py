@@ -1,4 +1,4 @@
-"""The input side of the engine: uint8 NHWC pixels to the network's input, in the graph.
+"""The input side of the engine: the graph from uint8 NHWC pixels to the network's input.
 
 However the photo is resized, the network sees whole levels of grey: with a runtime or fixed mask size the photo is
 resized before the engine and rounded to uint8; with size `image` the graph resizes and rounds. The two can differ by
@@ -17,12 +17,12 @@ _ELEMENTS = {"float32": (1, "float"), "float16": (10, "float16"), "uint8": (2, "
 
 
 def pixel_model(pre: Pre, *, layout: Layout, dtype: str, batch: int | str, resize: bool, opset: int) -> onnx.ModelProto:
-    """The preprocessing as a model of its own: `image` uint8 [N, h, w, C] to `pixels` as the network takes them.
+    """A model of the preprocessing alone: `image` uint8 [N, h, w, C] to `pixels` as the network takes them.
 
     Args:
         pre: normalisation, channel order, network resolution.
-        layout: of the network's input.
-        dtype: of the network's input: float32, float16 or uint8.
+        layout: that of the network's input.
+        dtype: that of the network's input: float32, float16 or uint8.
         batch: number or name of the batch dimension.
         resize: the image has any size [N, H, W, C] and is resized here; `output_size` int64 [2], its size, is
             then a second output.
@@ -33,10 +33,6 @@ def pixel_model(pre: Pre, *, layout: Layout, dtype: str, batch: int | str, resiz
     size = "image_height, image_width" if resize else f"{pre.height}, {pre.width}"
     shape = f"{depth}, {pre.height}, {pre.width}" if layout == "NCHW" else f"{pre.height}, {pre.width}, {depth}"
     steps, current = ["as_float = Cast <to = 1> (image)"], "as_float"
-    initializers = {
-        "mean": f"float[{len(pre.mean)}] mean = {{{_numbers(pre.mean)}}}",
-        "std": f"float[{len(pre.std)}] std = {{{_numbers(pre.std)}}}",
-    }
     if resize:
         steps += [
             "shape = Shape (image)",
@@ -57,16 +53,15 @@ def pixel_model(pre: Pre, *, layout: Layout, dtype: str, batch: int | str, resiz
             f"bgr = Gather <axis = 3> ({current}, reversed)",
         ]
         current = "bgr"
-    used = []
+    weights = ""
     if not pre.is_identity:
         steps += [f"centred = Sub ({current}, mean)", "scaled = Div (centred, std)"]
-        current, used = "scaled", ["mean", "std"]
+        current, weights = "scaled", f"<{_weight('mean', pre.mean)}, {_weight('std', pre.std)}>"
     if layout == "NCHW":
         steps += [f"channels_first = Transpose <perm = [0, 3, 1, 2]> ({current})"]
         current = "channels_first"
     steps += [f"pixels = Cast <to = {code}> ({current})"]
     body = "\n      ".join(steps)
-    weights = f"<{', '.join(initializers[name] for name in used)}>" if used else ""
     return onnx.parser.parse_model(f"""
     <ir_version: {FUNCTION_IR_VERSION}, opset_import: ["" : {opset}]>
     preprocess (uint8[{batch}, {size}, {depth}] image)
@@ -76,5 +71,5 @@ def pixel_model(pre: Pre, *, layout: Layout, dtype: str, batch: int | str, resiz
     }}""")
 
 
-def _numbers(values: tuple[float, ...]) -> str:
-    return ", ".join(repr(float(value)) for value in values)
+def _weight(name: str, values: tuple[float, ...]) -> str:
+    return f"float[{len(values)}] {name} = {{{', '.join(repr(float(value)) for value in values)}}}"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from trtpost.errors import ModelError
 from trtpost.graph.emulate import session, with_outputs
-from trtpost.graph.proto import attributes_of, part_of, rename_inside, used_by
+from trtpost.graph.proto import attributes_of, depending_on, part_of, rename
 from trtpost.graph.walks import reached
 
 PATIENCE = 120.0
@@ -172,15 +172,9 @@ def _with_shapes(model: onnx.ModelProto, names: list[str], results: list[list[An
 
 def _decided_by_size(model: onnx.ModelProto) -> tuple[list[str], list[str]]:
     """Conditions of those If of the main graph that depend on no pixel, and the first outputs of these nodes."""
-    from_pixels = {value.name for value in model.graph.input}
-    conditions, decided = [], []
-    for node in model.graph.node:
-        if node.op_type == "If" and node.input[0] not in from_pixels:
-            conditions.append(node.input[0])
-            decided.append(node.output[0])
-        if node.op_type not in ("Shape", "Size") and used_by(node) & from_pixels:
-            from_pixels.update(node.output)
-    return conditions, decided
+    from_pixels = depending_on(model.graph, {value.name for value in model.graph.input})
+    decided = [node for node in model.graph.node if node.op_type == "If" and node.input[0] not in from_pixels]
+    return [node.input[0] for node in decided], [node.output[0] for node in decided]
 
 
 def _with_branches(model: onnx.ModelProto, taken: dict[str, bool]) -> onnx.ModelProto:
@@ -201,15 +195,8 @@ def _with_branches(model: onnx.ModelProto, taken: dict[str, bool]) -> onnx.Model
         for constant in branch.initializer:
             graph.initializer.add().CopyFrom(constant)
             graph.initializer[-1].name = names[constant.name]
-        for one in branch.node:
-            _rename(graph.node.add(), one, names)
+        rename(branch.node, names)
+        graph.node.extend(branch.node)
         for result, name in zip(branch.output, node.output, strict=True):
             graph.node.append(onnx.helper.make_node("Identity", [names.get(result.name, result.name)], [name]))
     return onnx.shape_inference.infer_shapes(copy, data_prop=True)
-
-
-def _rename(into: onnx.NodeProto, node: onnx.NodeProto, names: dict[str, str]) -> None:
-    into.CopyFrom(node)
-    into.input[:] = [names.get(name, name) for name in into.input]
-    into.output[:] = [names.get(name, name) for name in into.output]
-    rename_inside(into, names)

@@ -1,4 +1,4 @@
-"""Networks that are quantised already: what TensorRT does not take of them, in float arithmetic."""
+"""Does in float arithmetic what TensorRT does not take of networks that are quantised already."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def with_float_quantization(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _cast_input(graph: gs.Graph, pixels: gs.Variable) -> None:
-    """Quantised pixels as float32, for whatever takes them as they are."""
+    """Append a Cast to float32 for whatever takes quantised pixels as they are."""
     consumers = [node for node in pixels.outputs if node.op not in ("Cast", "Shape")]
     floats = gs.Variable(f"{pixels.name}/float", np.float32, pixels.shape)
     for node in consumers:
@@ -59,7 +59,7 @@ def _cast_input(graph: gs.Graph, pixels: gs.Variable) -> None:
 
 
 def _dequantize(graph: gs.Graph, node: gs.Node) -> None:
-    """`(x - zero_point) * scale`, at once for a constant."""
+    """Replace a node by `(x - zero_point) * scale`, which is computed at once for a constant."""
     quantized, scale, zero, _ = _operands(node)
     result = node.outputs[0]
     node.outputs.clear()
@@ -74,7 +74,7 @@ def _dequantize(graph: gs.Graph, node: gs.Node) -> None:
 
 
 def _quantize(graph: gs.Graph, node: gs.Node) -> None:
-    """`clip(round(x / scale) + zero_point)` to the range of the zero point's type."""
+    """Replace a node by `clip(round(x / scale) + zero_point)`, to the range of the zero point's type."""
     value, scale, zero, dtype = _operands(node)
     result = node.outputs[0]
     node.outputs.clear()
@@ -87,7 +87,7 @@ def _quantize(graph: gs.Graph, node: gs.Node) -> None:
 
 
 def _operands(node: gs.Node) -> tuple[gs.Tensor, NDArray[np.float32], NDArray[np.float32], np.dtype]:
-    """Input, scale, zero point (both shaped to broadcast along the node's axis), and the quantised type."""
+    """A node's input, scale and zero point (both shaped to broadcast along its axis), and its quantised type."""
     value, scale = node.inputs[0], node.inputs[1].values.astype(np.float32)
     zero = node.inputs[2].values if len(node.inputs) > 2 else np.zeros((), np.uint8)
     shape = [1] * len(value.shape)

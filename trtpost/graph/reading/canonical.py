@@ -1,27 +1,25 @@
-"""Forms of ONNX that say what a plain graph can say, made plain: nothing after this has to know them."""
+"""Functions, sparse tensors and optionals become plain nodes and tensors; what computes nothing, or for ever, goes."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import onnx
 import onnx.inliner
-from numpy.typing import NDArray
 
 from trtpost.errors import ModelError
-from trtpost.graph.proto import attributes_of, graphs_of, used_by
+from trtpost.graph.proto import attributes_of, behind, constants_of, graphs_of, replace, used_by
 
 MAX_SPARSE = 1 << 28
 """Values that a sparse tensor may have when it is written out: a few bytes can promise any number."""
 
 MAX_STEPS = 10_000_000
-"""Of a Loop that nothing else ends; a network that takes its steps for pixels has fewer."""
+"""Steps of a Loop that nothing else ends; a network that takes its steps for pixels has fewer."""
 
 
 def without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Every call of a model-local function replaced by its body, so that searches and converters see what it does."""
+    """The model with the bodies of its functions in place of their calls, so that everybody sees what they do."""
     if not model.functions:
         return model
     typed = onnx.ModelProto()
@@ -70,7 +68,7 @@ def without_optionals(model: onnx.ModelProto) -> None:
             if node.domain == "" and node.op_type in ("Optional", "OptionalGetElement") and node.input:
                 node.op_type = "Identity"
                 del node.attribute[:]
-        _replace(graph.value_info, [one for one in graph.value_info if not one.type.HasField("optional_type")])
+        replace(graph.value_info, [one for one in graph.value_info if not one.type.HasField("optional_type")])
 
 
 def keep_computed(model: onnx.ModelProto, name: str) -> None:
@@ -91,10 +89,10 @@ def keep_computed(model: onnx.ModelProto, name: str) -> None:
     outputs = {value.name: value for value in graph.output if value.name in computed}  # some are named twice
     if not outputs:
         raise ModelError(f"{name} computes nothing: its outputs are its inputs themselves, or constants")
-    _replace(graph.output, list(outputs.values()))
-    used = {one for node in graph.node for one in used_by(node)}
+    replace(graph.output, outputs.values())
+    used = set[str]().union(*map(used_by, graph.node))
     if inputs := [value for value in graph.input if value.name in used]:
-        _replace(graph.input, inputs)
+        replace(graph.input, inputs)
 
 
 def refuse_endless_loops(model: onnx.ModelProto, name: str) -> None:
@@ -103,47 +101,29 @@ def refuse_endless_loops(model: onnx.ModelProto, name: str) -> None:
     Raises:
         ModelError: naming the node; `name` says of which model.
     """
-    for graph in graphs_of(model):
-        for node in graph.node:
-            if node.op_type != "Loop" or not node.input:
-                continue
-            body = attributes_of(node).get("body")
-            if not body or len(body.input) < 2 or not body.output or not _stays_true(body):
-                continue
-            steps = _constant(model, node.input[0]) if node.input[0] else np.array(math.inf)
-            if steps is not None and steps.size and steps.max() > MAX_STEPS:
-                raise ModelError(
-                    f"{name}: node '{node.name or node.output[0]}' (Loop) goes on for {steps.max():.3g} steps: export "
-                    "the network with a number of steps that ends"
-                )
+    graphs = list(graphs_of(model))
+    made = {output: node for graph in graphs for node in graph.node for output in node.output}
+    loops = [
+        (behind(made, node.input[0], ("Identity", "Cast")), node)
+        for graph in graphs
+        for node in graph.node
+        if node.op_type == "Loop" and node.input and _stays_true(attributes_of(node).get("body"))
+    ]
+    counts = {count for count, _ in loops}
+    steps = {name: values for graph in graphs for name, values in constants_of(graph, counts).items()}
+    steps[""] = np.array(math.inf)  # no number of them is given
+    for count, node in loops:
+        if count in steps and steps[count].size and steps[count].max() > MAX_STEPS:
+            raise ModelError(
+                f"{name}: node '{node.name or node.output[0]}' (Loop) goes on for {steps[count].max():.3g} steps: "
+                "export the network with a number of steps that ends"
+            )
 
 
-def _stays_true(body: onnx.GraphProto) -> bool:
+def _stays_true(body: onnx.GraphProto | None) -> bool:
     """True for a Loop that hands its condition on, or a constant: the first is true, or there is no step."""
+    if not body or len(body.input) < 2 or not body.output:
+        return False
     made = {output: node for node in body.node for output in node.output}
-    name = body.output[0].name
-    while name in made and made[name].op_type == "Identity":
-        name = made[name].input[0]
+    name = behind(made, body.output[0].name, ("Identity",))
     return name == body.input[1].name or (name in made and made[name].op_type == "Constant")
-
-
-def _constant(model: onnx.ModelProto, name: str) -> NDArray[Any] | None:
-    """The value of a constant of any of the graphs, through Identity and Cast."""
-    for graph in graphs_of(model):
-        for one in graph.initializer:
-            if one.name == name:
-                return onnx.numpy_helper.to_array(one)
-        for node in graph.node:
-            if name not in node.output:
-                continue
-            if node.op_type == "Constant":
-                value = next(iter(attributes_of(node).values()), 0)
-                return onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
-            return _constant(model, node.input[0]) if node.op_type in ("Identity", "Cast") else None
-    return None
-
-
-def _replace(field: Any, values: list[onnx.ValueInfoProto]) -> None:
-    copies = [onnx.ValueInfoProto.FromString(one.SerializeToString()) for one in values]
-    del field[:]
-    field.extend(copies)

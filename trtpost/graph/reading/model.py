@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 from trtpost.errors import ModelError, TrtpostError, reason
 from trtpost.graph.baked import DOMAIN
-from trtpost.graph.proto import attributes_of, check_calls, graphs_of, name_apart, sort_nodes
+from trtpost.graph.proto import attributes_of, check_calls, graphs_of, name_apart, replace, sort_nodes
 from trtpost.graph.reading.canonical import (
     keep_computed,
     refuse_endless_loops,
@@ -27,13 +27,13 @@ from trtpost.storage.files import existing_file, open_regular
 from trtpost.storage.whole_file import Replaces, write_whole
 
 MIN_OPSET = 13
-"""Older models are raised to this: before it, Softmax flattens and Squeeze takes its axes as an attribute."""
+"""The opset that older models are raised to: before it, Softmax flattens and Squeeze has its axes as an attribute."""
 
 FUNCTION_IR_VERSION = 8
 """The first IR version with model-local functions."""
 
 MAX_IR_VERSION = 10
-"""The last that every ONNX Runtime takes that we allow; a newer one adds types and records that no such runtime has."""
+"""The last IR version that every ONNX Runtime takes that we allow: newer ones have types and records that it lacks."""
 
 
 def load_model(path: Path) -> onnx.ModelProto:
@@ -60,7 +60,7 @@ def load_model(path: Path) -> onnx.ModelProto:
 
 
 def normalized(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
-    """A copy that everything after it can rely on.
+    """A copy of a model in the form that everything after it can rely on.
 
     Its shapes are inferred, its opset is at least `MIN_OPSET`, its IR version from `FUNCTION_IR_VERSION` to
     `MAX_IR_VERSION`, and no initializers are among its inputs: they are constants here, also where a caller might
@@ -81,9 +81,7 @@ def normalized(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
     copy.CopyFrom(model)
     constants = {one.name for one in copy.graph.initializer}
     constants |= {one.values.name for one in copy.graph.sparse_initializer}
-    inputs = [value for value in copy.graph.input if value.name not in constants]
-    del copy.graph.input[:]
-    copy.graph.input.extend(inputs)
+    replace(copy.graph.input, [value for value in copy.graph.input if value.name not in constants])
     for value in copy.graph.input:
         for dim in value.type.tensor_type.shape.dim:
             if dim.HasField("dim_value") and dim.dim_value < 1:  # how some exporters write a dynamic dimension
@@ -112,7 +110,7 @@ def normalized(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
 
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
-    """With shapes; those that the model states within are left out where they are not what its operators make."""
+    """The model with shapes; those that it states within are left out where its operators make others."""
     try:
         return onnx.shape_inference.infer_shapes(model, data_prop=True, strict_mode=True)
     except onnx.shape_inference.InferenceError as error:
@@ -122,15 +120,13 @@ def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _check(model: onnx.ModelProto) -> None:
-    """ONNX's own check, but for what it wants and nobody needs: the rank of every output, which an If may decide."""
-    outputs = [onnx.ValueInfoProto.FromString(one.SerializeToString()) for one in model.graph.output]
-    del model.graph.output[:]
-    model.graph.output.extend(one for one in outputs if one.type.tensor_type.HasField("shape"))
+    """Run ONNX's own check without what nobody needs: the rank of every output, which an If may decide."""
+    outputs = list(model.graph.output)
+    replace(model.graph.output, [one for one in outputs if one.type.tensor_type.HasField("shape")])
     try:
         onnx.checker.check_model(model)
     finally:
-        del model.graph.output[:]
-        model.graph.output.extend(outputs)
+        replace(model.graph.output, outputs)
 
 
 def _check_types(model: onnx.ModelProto, name: str) -> None:
@@ -154,7 +150,7 @@ def _check_types(model: onnx.ModelProto, name: str) -> None:
 
 @contextmanager
 def understood(name: str | Path) -> Iterator[None]:
-    """What the ONNX libraries raise over a model that they cannot make sense of, which is anything, as one sentence.
+    """Turn what ONNX's libraries raise over a model that they do not understand, which is anything, into one sentence.
 
     Raises:
         ModelError: instead of whatever was raised inside.
@@ -208,7 +204,7 @@ def _check_external_files(path: Path) -> None:
 
 
 def save_model(model: onnx.ModelProto, path: Path, *, replaces: Replaces | None = None) -> None:
-    """Write an ONNX file, whole or not at all; `replaces` as for `trtpost.storage.whole_file.write_whole`.
+    """Write an ONNX file, whole or not at all; `replaces` is what `trtpost.storage.whole_file.write_whole` takes.
 
     Raises:
         ModelError: it cannot be written, or is too large for a file.
@@ -246,8 +242,6 @@ def metadata(model: onnx.ModelProto) -> dict[str, str]:
 def set_metadata(model: onnx.ModelProto, values: dict[str, str]) -> None:
     """Write our metadata entries into the model; entries of the same names are replaced."""
     new = {f"{DOMAIN}.{key}": value for key, value in values.items()}
-    kept = [entry for entry in model.metadata_props if entry.key not in new]
-    del model.metadata_props[:]
-    model.metadata_props.extend(kept)
+    replace(model.metadata_props, [entry for entry in model.metadata_props if entry.key not in new])
     for key, value in new.items():
         model.metadata_props.add(key=key, value=value)

@@ -1,4 +1,4 @@
-"""Old operator sets raised to one that the rest of trtpost knows, without a change of meaning or of a tensor's name.
+"""Raises old operator sets to one that the rest of trtpost knows, and keeps the meaning and the names of tensors.
 
 `onnx.version_converter` does most of it. What it gets wrong or refuses (measured with onnx 1.23) is put right here:
 
@@ -18,7 +18,7 @@ import onnx
 import onnx.version_converter
 
 from trtpost.errors import ModelError
-from trtpost.graph.proto import attributes_of, constants_of
+from trtpost.graph.proto import attributes_of, constants_of, rename, replace
 
 LAST_WITHOUT_CENTRES = 10
 """The last opset whose resizing has no coordinate modes."""
@@ -32,24 +32,24 @@ def raised(model: onnx.ModelProto, opset: int, target: int) -> onnx.ModelProto:
     """
     source = onnx.ModelProto()
     source.CopyFrom(model)
-    _replace(source.graph)
+    _say_otherwise(source.graph)
     result: onnx.ModelProto = onnx.version_converter.convert_version(source, target)
     if opset <= LAST_WITHOUT_CENTRES:
         _restore_resizes(source.graph, result.graph)
     return result
 
 
-def _replace(graph: onnx.GraphProto) -> None:
-    """Put what the converter cannot raise into other operators of the same set."""
-    nodes = list(graph.node)
-    del graph.node[:]
-    for node in nodes:
+def _say_otherwise(graph: onnx.GraphProto) -> None:
+    """In place: what the converter cannot raise is said by other operators of the same set."""
+    nodes: list[onnx.NodeProto] = []
+    for node in graph.node:
         if node.op_type == "Hardmax":
-            graph.node.extend(_flat_hardmax(node))
+            nodes += _flat_hardmax(node)
         elif node.op_type == "BatchNormalization" and attributes_of(node).get("spatial", 1) == 0:
-            graph.node.extend(_pixelwise_normalization(graph, node))
+            nodes += _pixelwise_normalization(graph, node)
         else:
-            graph.node.append(node)
+            nodes.append(node)
+    replace(graph.node, nodes)
 
 
 def _flat_hardmax(node: onnx.NodeProto) -> list[onnx.NodeProto]:
@@ -85,7 +85,7 @@ def _pixelwise_normalization(graph: onnx.GraphProto, node: onnx.NodeProto) -> li
 
 
 def _restore_resizes(source: onnx.GraphProto, result: onnx.GraphProto) -> None:
-    """Give the converted nodes what the old ones meant, and their names back."""
+    """In place: the converted nodes mean what the old ones meant, and get their names back."""
     old = [node for node in source.node if node.op_type in ("Upsample", "Resize")]
     new = [node for node in result.node if node.op_type == "Resize"]
     names: dict[str, str] = {}
@@ -99,15 +99,13 @@ def _restore_resizes(source: onnx.GraphProto, result: onnx.GraphProto) -> None:
             attributes["nearest_mode"] = _rounding(before, scales)
         after.attribute.extend(onnx.helper.make_attribute(key, value) for key, value in attributes.items())
         names[after.output[0]] = before.output[0]
-    for node in result.node:
-        node.input[:] = [names.get(name, name) for name in node.input]
-        node.output[:] = [names.get(name, name) for name in node.output]
+    rename(result.node, names)
     for value in (*result.value_info, *result.output):
         value.name = names.get(value.name, value.name)
 
 
 def _rounding(node: onnx.NodeProto, scales: Iterable[float] | None) -> str:
-    """`floor` where the node enlarges, or its scales are not known: people resize up to what they join it with."""
+    """How the node rounds: `floor` where it enlarges, or its scales are not known, for people resize up to join."""
     factors = [1.0, *(scales if scales is not None else ())]
     if min(factors) < 1 < max(factors):
         raise ModelError(

@@ -12,7 +12,7 @@ from trtpost.graph.proto import attributes_of, constants_of
 _RANDOM = ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial")
 _VARIANCE = ("ReduceMean", "ReduceSum", "ReduceSumSquare")
 _DEVIATION = ("Mul", "Pow", "Sub", "Identity", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Transpose")
-"""What lies between a mean and the variance about it."""
+"""Operators that lie between a mean and the variance about it."""
 
 _AGAIN = "export the network for inference (PyTorch: model.eval(); Keras: training=False)"
 
@@ -26,7 +26,7 @@ def check_trained(model: onnx.ModelProto, name: str) -> None:
 
     Args:
         model: as `normalized` gives it: opset 13 or later.
-        name: of the model, for the message.
+        name: the model's, for the message.
 
     Raises:
         ModelError: naming the node.

@@ -1,6 +1,6 @@
-"""`Resize` in the forms that TensorRT's parser refuses, as other operators with the same result.
+"""Rewrites the forms of `Resize` that TensorRT alone needs in other words, because its parser refuses them.
 
-Refused are (measured with TensorRT for RTX 1.7) the coordinate modes `tf_half_pixel_for_nn`, which tf2onnx writes,
+It refuses (measured with TensorRT for RTX 1.7) the coordinate modes `tf_half_pixel_for_nn`, which tf2onnx writes,
 `half_pixel_symmetric` and `tf_crop_and_resize`, antialiasing, kept proportions, and integers other than int8. The graph
 that other runtimes run keeps its nodes; only what TensorRT is given is rewritten:
 
@@ -26,7 +26,7 @@ import onnx.reference
 from numpy.typing import NDArray
 
 from trtpost.graph.emulate import session
-from trtpost.graph.proto import attributes_of, constants_of
+from trtpost.graph.proto import attributes_of, constants_of, rename, replace
 from trtpost.graph.reading.model import FUNCTION_IR_VERSION, opset_of
 
 REFUSED_MODES = ("tf_half_pixel_for_nn", "half_pixel_symmetric")
@@ -101,10 +101,10 @@ class _Axis:
     """One axis that is resized.
 
     Attributes:
-        number: of the axis.
+        number: its place in the shape.
         source, target: its length before and after; 0 where it is not known.
         scale: target over source, as exactly as the node says it; None where that is the quotient of the two.
-        place: of its length in the node's `sizes`.
+        place: the place of its length in the node's `sizes`.
     """
 
     number: int
@@ -132,11 +132,11 @@ def for_tensorrt(model: onnx.ModelProto) -> onnx.ModelProto:
     opset = opset_of(model)
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    nodes = list(copy.graph.node)
-    del copy.graph.node[:]
-    for node in nodes:
+    nodes: list[onnx.NodeProto] = []
+    for node in copy.graph.node:
         replaced = node.op_type == "Resize" and _is_refused(node, types)
-        copy.graph.node.extend((_rewritten(node, types, known, opset) if replaced else None) or [node])
+        nodes += (_rewritten(node, types, known, opset) if replaced else None) or [node]
+    replace(copy.graph.node, nodes)
     return copy
 
 
@@ -218,7 +218,7 @@ def _axes(
 
 
 def _gathered(node: onnx.NodeProto, axes: list[_Axis], index_text: str, mode: tuple[str, str]) -> list[onnx.NodeProto]:
-    """A `Gather` for each axis."""
+    """The nodes that select: a `Gather` for each axis."""
     nodes: list[onnx.NodeProto] = []
     current, result = node.input[0], node.output[0]
     for axis in axes:
@@ -226,13 +226,13 @@ def _gathered(node: onnx.NodeProto, axes: list[_Axis], index_text: str, mode: tu
         if axis.source and axis.target:
             scale = axis.scale or Fraction(axis.target, axis.source)
             table = nearest_table(axis.source, axis.target, scale, *mode)
-            nodes.append(_constant(f"{prefix}index", table))
+            nodes.append(_constant_node(f"{prefix}index", table))
         else:
             nodes += _lengths(node, axis, prefix)
-            for part in onnx.parser.parse_model(index_text).graph.node:
-                part.input[:] = [prefix + name for name in part.input]
-                part.output[:] = [prefix + name for name in part.output]
-                nodes.append(part)
+            body = onnx.parser.parse_model(index_text).graph.node
+            names = {name for part in body for name in (*part.input, *part.output)}
+            rename(body, {name: prefix + name for name in names})
+            nodes += body
         gathered = f"{prefix}selected"
         nodes.append(onnx.helper.make_node("Gather", [current, f"{prefix}index"], [gathered], axis=axis.number))
         current = gathered
@@ -240,32 +240,32 @@ def _gathered(node: onnx.NodeProto, axes: list[_Axis], index_text: str, mode: tu
 
 
 def _lengths(node: onnx.NodeProto, axis: _Axis, prefix: str) -> list[onnx.NodeProto]:
-    """int64 scalars `w`, `W`, `d` and `n` of an axis, computed in the graph."""
+    """The nodes that compute the int64 scalars `w`, `W`, `d` and `n` of an axis."""
     make = onnx.helper.make_node
     nodes = [
         make("Shape", [node.input[0]], [f"{prefix}shape"]),
-        _constant(f"{prefix}number", np.array(axis.number)),
+        _constant_node(f"{prefix}number", np.array(axis.number)),
         make("Gather", [f"{prefix}shape", f"{prefix}number"], [f"{prefix}w"]),
     ]
     if axis.scale is None:
         return [
             *nodes,
-            _constant(f"{prefix}place", np.array(axis.place)),
+            _constant_node(f"{prefix}place", np.array(axis.place)),
             make("Gather", [node.input[3], f"{prefix}place"], [f"{prefix}W"]),
             make("Identity", [f"{prefix}W"], [f"{prefix}d"]),
             make("Identity", [f"{prefix}w"], [f"{prefix}n"]),
         ]
     return [
         *nodes,
-        _constant(f"{prefix}d", np.array(axis.scale.numerator)),
-        _constant(f"{prefix}n", np.array(axis.scale.denominator)),
+        _constant_node(f"{prefix}d", np.array(axis.scale.numerator)),
+        _constant_node(f"{prefix}n", np.array(axis.scale.denominator)),
         make("Mul", [f"{prefix}w", f"{prefix}d"], [f"{prefix}wd_"]),
         make("Div", [f"{prefix}wd_", f"{prefix}n"], [f"{prefix}W"]),
     ]
 
 
 def _index_text(coordinates: str, rounding: str) -> str:
-    """A model from int64 scalars w, W, d, n to `index` int64 [W]; an axis whose scale is 1 stays as it is."""
+    """The text of a model from int64 scalars w, W, d, n to `index` int64 [W]; an axis of scale 1 stays as it is."""
     return f"""
     <ir_version: {FUNCTION_IR_VERSION}, opset_import: ["" : 13]>
     nearest (int64 w, int64 W, int64 d, int64 n) => (int64[W_] index)
@@ -287,7 +287,7 @@ def _index_text(coordinates: str, rounding: str) -> str:
 def _multiplied(
     node: onnx.NodeProto, axes: list[_Axis], source: onnx.TypeProto.Tensor, opset: int
 ) -> list[onnx.NodeProto]:
-    """A product with a matrix for each axis, which stands last meanwhile."""
+    """The nodes that sum: a product with a matrix for each axis, which stands last meanwhile."""
     nodes: list[onnx.NodeProto] = []
     rank = len(source.shape.dim)
     current, result = node.input[0], node.output[0]
@@ -296,7 +296,7 @@ def _multiplied(
         order = [one for one in range(rank) if one != axis.number] + [axis.number]
         back = [order.index(one) for one in range(rank)]
         nodes += [
-            _constant(f"{prefix}weights", _matrix(node, axis, opset)),
+            _constant_node(f"{prefix}weights", _matrix(node, axis, opset)),
             onnx.helper.make_node("Cast", [f"{prefix}weights"], [f"{prefix}matrix"], to=source.elem_type),
             onnx.helper.make_node("Transpose", [current], [f"{prefix}last"], perm=order),
             onnx.helper.make_node("MatMul", [f"{prefix}last", f"{prefix}matrix"], [f"{prefix}resized"]),
@@ -333,5 +333,5 @@ def _matrix(node: onnx.NodeProto, axis: _Axis, opset: int) -> NDArray[np.float32
     return np.asarray(session(model).run(None, {"unit": np.eye(axis.source, dtype=np.float32)})[0], np.float32)
 
 
-def _constant(name: str, values: NDArray[Any]) -> onnx.NodeProto:
+def _constant_node(name: str, values: NDArray[Any]) -> onnx.NodeProto:
     return onnx.helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(values))
