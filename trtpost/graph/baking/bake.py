@@ -17,11 +17,11 @@ from trtpost.graph.baked import DOMAIN, NODE
 from trtpost.graph.baking.postprocess import node_model, spatial
 from trtpost.graph.baking.preprocess import pixel_model
 from trtpost.graph.head.layout import channel_axis
-from trtpost.graph.head.negative_ids import IGNORED, may_be_negative
+from trtpost.graph.head.negative_ids import may_be_negative
 from trtpost.graph.proto import graphs_of, part_of
 from trtpost.graph.reading.model import FUNCTION_IR_VERSION, opset_of
 from trtpost.letterbox import region_of
-from trtpost.spec import Located, Post, Pre
+from trtpost.spec import IGNORED, Located, Post, Pre
 
 NETWORK = "network/"
 """Prefix of every name that comes from the source model, so that ours can be plain: image, output_size, mask."""

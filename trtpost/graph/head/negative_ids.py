@@ -1,4 +1,4 @@
-"""Negative class ids: what some networks write where no class is sure enough."""
+"""Negative class ids, which some networks write where no class is sure enough; they become `IGNORED`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ import onnx_graphsurgeon as gs
 from trtpost.graph.head.contents import argmax_before
 from trtpost.graph.walks import constant_values, dtype_name, nodes_before
 
-IGNORED = 255
-"""What they become: masks are unsigned, and 255 is what Pascal VOC and Cityscapes write for `ignore`."""
-
 _STEPS = 64
-"""Nodes before the labels that are looked at."""
+"""Number of nodes before the labels that are looked at."""
 
 
 def may_be_negative(labels: gs.Variable) -> bool:
