@@ -278,6 +278,9 @@ MAX_SIDE = 1 << 16
 MAX_CLASSES = 1 << 24
 """Most class ids: float32 tells these apart, and some runtimes move labels about in it."""
 
+IGNORED = 255
+"""Class id that counts for nobody: Pascal VOC and Cityscapes write it, and negative ids become it in a mask."""
+
 SMALLEST, LARGEST = 1e-37, 3e38
 """Magnitudes that float32 holds with all its digits."""
 

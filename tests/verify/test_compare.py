@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trtpost.verify.compare import IGNORE, Masked, compare, overlap
+from trtpost.spec import IGNORED
+from trtpost.verify.compare import Masked, compare, overlap
 
 
 def test_figures_of_masks_made_by_hand():
@@ -13,7 +14,7 @@ def test_figures_of_masks_made_by_hand():
     ours = np.array([[0, 1, 1], [1, 2, 0]])
     ties = np.array([[False, True, False], [False, False, False]])
     truth = np.array([[0, 255, 1], [1, 255, 2]])
-    found = compare(Masked(reference, ties), ours, truth, 3)
+    found = compare(Masked(reference, ties), ours, truth, 3, IGNORED)
     assert (found.pixels, found.different, found.tied, found.real, found.ties) == (6, 2, 1, 1, 1)
     assert found.overlap.ious.tolist() == [1 / 3, 2 / 3, 1 / 2]
     assert found.truth[0].mean_iou == 1
@@ -42,9 +43,9 @@ def test_ties_that_cannot_be_told_stay_untold():
         ([0, 1], [0, 1], None, 1),
         ([0, 1], [1, 0], None, 0),
         ([0, 0, 1, 1], [0, 1, 1, 1], None, (1 / 2 + 2 / 3) / 2),
-        ([0, 1, 1], [0, IGNORE, 1], IGNORE, 1),
+        ([0, 1, 1], [0, IGNORED, 1], IGNORED, 1),
         ([0, 0], [0, 0], None, 1),  # of classes that do not occur nothing is said
-        ([0, 1], [IGNORE, IGNORE], IGNORE, 1),
+        ([0, 1], [IGNORED, IGNORED], IGNORED, 1),
     ],
 )
 def test_mean_iou(mask, other, ignore, mean):

@@ -15,12 +15,12 @@ from trtpost.describe import describe_choice, describe_doubts, describe_located,
 from trtpost.errors import ModelError, SpecError, one_line
 from trtpost.graph.head.input_sizes import refuse_size
 from trtpost.graph.head.locate import input_of, locate
-from trtpost.graph.head.negative_ids import IGNORED, tells_negative
+from trtpost.graph.head.negative_ids import tells_negative
 from trtpost.graph.head.probe import settled
 from trtpost.graph.reading.input_size import with_input_size
 from trtpost.graph.reading.model import load_model, metadata, normalized, understood
 from trtpost.progress import Progress
-from trtpost.spec import Ending, Located, Origin, Post, Pre, class_name, parse_normalization
+from trtpost.spec import IGNORED, Ending, Located, Origin, Post, Pre, class_name, parse_normalization
 
 UNKNOWN_CLASSES = 1 << 16
 """Number of classes assumed of labels where the graph does not tell it: the mask is then int32, which holds any."""

@@ -14,18 +14,10 @@ import numpy as np
 import onnx
 
 from trtpost import onnx_runtime
+from trtpost.graph import ops
 from trtpost.graph.proto import element_types, graphs_of, rename, replace
 
 FLOAT, FLOAT16, BFLOAT16 = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16
-
-_EXACT_OPS = frozenset(
-    {
-        *("Identity", "Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Tile"),
-        *("Slice", "Split", "Gather", "Concat", "Pad", "DepthToSpace", "SpaceToDepth"),
-        *("Relu", "Clip", "Max", "Min", "MaxPool", "GlobalMaxPool", "Abs", "Neg", "Where", "Constant"),
-    }
-)
-"""Ops whose results are values that they were given: there is nothing to round."""
 
 
 def runnable(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -89,7 +81,7 @@ def _round_graph(graph: onnx.GraphProto, types: dict[str, int]) -> None:
         after = []
         for index, name in enumerate(node.output):
             kind = types.get(name)
-            if kind not in (FLOAT16, BFLOAT16) or node.op_type in _EXACT_OPS:
+            if kind not in (FLOAT16, BFLOAT16) or node.op_type in ops.EXACT:
                 continue
             exact, narrow = f"{name}/float32", f"{name}/rounded"
             node.output[index] = narrow if node.op_type == "Cast" else exact

@@ -74,17 +74,24 @@ def maker_of(tensor: gs.Tensor) -> gs.Node | None:
     return tensor.inputs[0] if tensor.inputs else None
 
 
-def reached(starts: Iterable[T], onward: Callable[[T], Iterable[T]], key: Callable[[T], object] = id) -> Iterator[T]:
+def reached(
+    starts: Iterable[T],
+    onward: Callable[[T], Iterable[T]],
+    key: Callable[[T], object] = id,
+    *,
+    last_first: bool = False,
+) -> Iterator[T]:
     """The starts and all that is reached from them, each once, the nearest first.
 
     Args:
         starts: tensors, nodes, or names of them.
         onward: gives the places next to one; asked only when the one after it is wanted.
         key: tells places apart; `str` for names.
+        last_first: go the last way that `onward` gives to its end, then the one before it.
     """
     pending, seen = deque(starts), set[object]()
     while pending:
-        place = pending.popleft()
+        place = pending.pop() if last_first else pending.popleft()
         if key(place) not in seen:
             seen.add(key(place))
             yield place
@@ -107,6 +114,16 @@ def behind(tensor: gs.Variable, ops: Collection[str]) -> gs.Variable:
     """The tensor that `chain_before` leads back to; the tensor itself where no operator of these makes it."""
     chain = chain_before(tensor, ops)
     return chain[-1].inputs[0] if chain else tensor
+
+
+def proven(tensor: gs.Tensor, premises: Callable[[gs.Tensor], Iterable[gs.Tensor] | None]) -> bool:
+    """True where something holds of a tensor.
+
+    Args:
+        tensor: of which it is asked.
+        premises: gives the tensors of which it must hold too, so that it holds of one; None where it does not anyway.
+    """
+    return all(premises(one) is not None for one in reached([tensor], lambda one: premises(one) or []))
 
 
 def depends_on(value: gs.Tensor, source: gs.Tensor) -> bool:

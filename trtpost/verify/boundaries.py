@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trtpost.verify.compare import IGNORE
+from trtpost.spec import IGNORED
 
 TOLERANCE = 0.001
 """Share of the diagonal by which a boundary that counts as found may be off; at least one pixel is allowed."""
@@ -50,7 +50,7 @@ def reach_of(shape: tuple[int, ...]) -> int:
 
 def boundaries_of(mask: NDArray[Any], truth: NDArray[Any], classes: int, reach: int) -> Boundaries:
     """Compare a mask's boundaries with the truth's: right ones are at most `reach` pixels apart in either axis."""
-    known = truth != IGNORE
+    known = truth != IGNORED
     counted = ~_widened(~known, 1)  # where the truth ends nothing begins
     counts = np.zeros((4, classes))
     for index in np.union1d(np.unique(mask), np.unique(truth[known])):

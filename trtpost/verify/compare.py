@@ -8,9 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-IGNORE = 255
-"""Label of ground truth that counts for nobody."""
-
 
 @dataclass(frozen=True)
 class Masked:
@@ -102,14 +99,17 @@ class Figures:
         return 1 - self.real / self.pixels
 
 
-def compare(reference: Masked, ours: NDArray[Any], truth: NDArray[Any] | None, classes: int) -> Figures:
+def compare(
+    reference: Masked, ours: NDArray[Any], truth: NDArray[Any] | None, classes: int, ignore: int | None = None
+) -> Figures:
     """Compare the two masks of one photo.
 
     Args:
         reference: the replaced pipeline's mask [H, W].
         ours: the bundle's mask [H, W].
-        truth: labels [H, W], `IGNORE` where they count for nobody.
+        truth: labels [H, W].
         classes: number of class ids.
+        ignore: label of the truth that counts for nobody.
     """
     different = ours != reference.labels
     return Figures(
@@ -120,7 +120,7 @@ def compare(reference: Masked, ours: NDArray[Any], truth: NDArray[Any] | None, c
         overlap=overlap(ours, reference.labels, classes),
         truth=None
         if truth is None
-        else (overlap(reference.labels, truth, classes, IGNORE), overlap(ours, truth, classes, IGNORE)),
+        else (overlap(reference.labels, truth, classes, ignore), overlap(ours, truth, classes, ignore)),
     )
 
 

@@ -18,8 +18,7 @@ from trtpost.convert.tflite_file import custom_operators
 from trtpost.errors import BackendError, ModelError, TrtpostError, reason
 from trtpost.graph.emulate import with_outputs
 from trtpost.graph.head.locate import locate
-from trtpost.graph.head.negative_ids import IGNORED
-from trtpost.spec import Layout, Located
+from trtpost.spec import IGNORED, Layout, Located
 from trtpost.storage.files import open_regular
 from trtpost.verify.frameworks import quiet, tensorflow
 from trtpost.verify.mediapipe import without_custom_ops

@@ -18,9 +18,9 @@ from trtpost.photos.find import photos_in
 from trtpost.photos.read import read_photo
 from trtpost.progress import Progress
 from trtpost.segment import Segmenter
-from trtpost.spec import Backend, Resize
+from trtpost.spec import IGNORED, Backend, Resize
 from trtpost.verify.boundaries import Boundaries, boundaries_of, reach_of
-from trtpost.verify.compare import IGNORE, Overlap, overlap
+from trtpost.verify.compare import Overlap, overlap
 from trtpost.verify.truths import read_truth, truths_in
 
 REPEATS = 7
@@ -122,7 +122,7 @@ def compare_orders(
                 truth = read_truth(truths[photo], mask.shape, result.classes)
                 reach = reach_of(mask.shape)
                 reaches.add(reach)
-                overlaps[resize].append(overlap(mask, truth, classes, IGNORE))
+                overlaps[resize].append(overlap(mask, truth, classes, IGNORED))
                 boundaries[resize].append(boundaries_of(mask, truth, classes, reach))
                 times[resize].append(min(run[resize].timing.argmax_resize for run in runs))
             advance()

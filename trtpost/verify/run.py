@@ -23,7 +23,7 @@ from trtpost.photos.decode import Photo
 from trtpost.photos.find import photos_in
 from trtpost.progress import Progress
 from trtpost.segment import Result, Segmenter
-from trtpost.spec import Backend, Channels, Ending, Fit, Layout, Match, Resize
+from trtpost.spec import IGNORED, Backend, Channels, Ending, Fit, Layout, Match, Resize
 from trtpost.verify.blame import blame
 from trtpost.verify.compare import Figures, Masked, compare
 from trtpost.verify.frameworks import resizer
@@ -190,7 +190,7 @@ def _compared(
         expected = mask_of(result.photo, (result.mask.shape[0], result.mask.shape[1]), reference)
         ties_known &= expected.ties is not None
         classes = max(len(names), int(expected.labels.max()) + 1, int(result.mask.max()) + 1)
-        figures = compare(expected, result.mask, truth, classes)
+        figures = compare(expected, result.mask, truth, classes, IGNORED)
         yield PhotoFigures(path, result.photo.shape[:2], figures), expected, result
     if not ties_known:
         notes.append("the model ends in class ids and does not show its logits, so ties cannot be told apart")

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from trtpost.errors import ImageError, reason
+from trtpost.spec import IGNORED
 from trtpost.storage.files import open_regular, refuse_address
-from trtpost.verify.compare import IGNORE
 
 
 def truths_in(folder: Path, photos: tuple[Path, ...]) -> dict[Path, Path]:
@@ -38,7 +38,7 @@ TRUTHS = ("PNG", "BMP", "GIF", "TIFF")
 
 
 def read_truth(path: Path, size: tuple[int, ...], classes: tuple[str, ...]) -> NDArray[Any]:
-    """Class ids [H, W] of a PNG whose pixel values they are; `IGNORE` for none.
+    """Class ids [H, W] of a PNG whose pixel values they are; `IGNORED` for none.
 
     Raises:
         ImageError: it cannot be read, has another size, or ids that are no classes.
@@ -55,7 +55,7 @@ def read_truth(path: Path, size: tuple[int, ...], classes: tuple[str, ...]) -> N
             f"{path} has {mask.shape[0]}x{mask.shape[1]} pixels and its photo {size[0]}x{size[1]} (height x width): "
             "give labels at the photos' own sizes"
         )
-    known = mask[mask != IGNORE]
+    known = mask[mask != IGNORED]
     if not known.size:
         raise ImageError(f"{path} holds no class id, but 255 alone, which counts for nobody: leave its photo out")
     if known.size and int(known.max()) >= len(classes):

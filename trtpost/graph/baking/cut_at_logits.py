@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from trtpost.graph.baked import NETWORK
 from trtpost.graph.head.layout import channel_axis
-from trtpost.graph.head.negative_ids import IGNORED, may_be_negative
+from trtpost.graph.head.negative_ids import may_be_negative
 from trtpost.graph.proto import graphs_inside, replace
 from trtpost.graph.reading.model import FUNCTION_IR_VERSION
-from trtpost.spec import Located, Pre
+from trtpost.spec import IGNORED, Located, Pre
 
 _NO_LOGITS = ("bool", "uint8", "int8", "uint16", "int16")
 """Types of scores that ArgMax or TensorRT does not take, and float32 holds."""

@@ -13,43 +13,20 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import onnx_graphsurgeon as gs
 
-from trtpost.graph.walks import branches_of, constant_values, dims, is_constant
+from trtpost.graph import ops
+from trtpost.graph.walks import behind, branches_of, constant_values, dims, is_constant, maker_of
 
 Bounds = tuple[float, float]
 """The least and the greatest value; infinite where there is none."""
 
 UNBOUNDED: Bounds = (-math.inf, math.inf)
 
-COMPARISONS = frozenset(
-    {
-        *("Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal"),
-        *("Not", "And", "Or", "Xor", "IsNaN", "IsInf"),
-    }
-)
-"""True or false, 1 or 0."""
-
 _FIXED: dict[str, Bounds] = {
-    **dict.fromkeys(("Sigmoid", "HardSigmoid", "Softmax", "Hardmax", *COMPARISONS), (0.0, 1.0)),
+    **dict.fromkeys(("Sigmoid", "HardSigmoid", "Softmax", "Hardmax", *ops.COMPARING), (0.0, 1.0)),
     **dict.fromkeys(("Tanh", "Softsign", "Erf", "Sign", "Sin", "Cos"), (-1.0, 1.0)),
     **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceSumSquare", "NonZero", "Shape", "Size"), (0.0, math.inf)),
     "LogSoftmax": (-math.inf, 0.0),
 }
-_KEEPING = frozenset(
-    {
-        *("Identity", "CastLike", "Dropout", "QuantizeLinear", "DequantizeLinear"),
-        *("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Tile", "Expand", "Slice", "Split"),
-        *("Gather", "GatherND", "GatherElements", "Compress", "ReverseSequence", "Trilu"),
-        *("DepthToSpace", "SpaceToDepth", "MaxPool", "GlobalMaxPool", "GlobalAveragePool", "TopK"),
-        *("ReduceMax", "ReduceMin", "ReduceMean", "Resize", "Upsample"),
-    }
-)
-"""Move values about, or give some between the least and the greatest; a cubic `Resize` keeps at least the middle."""
-
-_WITH_ZERO = frozenset({"AveragePool", "GridSample", "RoiAlign", "MaxUnpool", "CenterCropPad", "Trilu"})
-"""Move values about, or average them, and may put zeros around them."""
-
-_JOINING = frozenset({"Concat", "Where", "ScatterND", "ScatterElements", "Scatter", "OneHot", "Pad"})
-"""Each value is one out of several tensors."""
 
 
 def _exp(value: float) -> float:
@@ -130,7 +107,7 @@ def _made_by(node: gs.Node, depth: int, known: _Known) -> Bounds:
     op = node.op
     if op in _FIXED:
         return _FIXED[op]
-    if op in ("ArgMax", "ArgMin"):
+    if op in ops.INDEXING:
         return 0.0, _last_index(node, 0)
     if op == "Cast":
         return _cast(node, of(node.inputs[0]))
@@ -138,11 +115,11 @@ def _made_by(node: gs.Node, depth: int, known: _Known) -> Bounds:
         return _quantized(node, of)
     if op == "Resize" and node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize":
         return _union([of(node.inputs[0]), (float(node.attrs.get("extrapolation_value", 0.0)),) * 2])
-    if op in _KEEPING:
+    if op in ops.WITHIN_INPUT:
         return of(node.inputs[0])
-    if op in _WITH_ZERO:
+    if op in ops.WITHIN_INPUT_OR_ZERO:
         return _union([of(node.inputs[0]), (0.0, 0.0)])
-    if op in _JOINING:
+    if op in ops.WITHIN_ONE_INPUT:
         return _joined(node, of)
     if op in _GROWING:
         low, high = of(node.inputs[0])
@@ -270,14 +247,13 @@ def _quantized(node: gs.Node, of: _Of) -> Bounds:
     op = node.op.removeprefix("QLinear")
     if op in _FIXED:
         return _FIXED[op]
-    keeping = op in _KEEPING or op in _WITH_ZERO
-    return of(node.inputs[0]) if keeping else UNBOUNDED
+    return of(node.inputs[0]) if op in ops.WITHIN_INPUT | ops.WITHIN_INPUT_OR_ZERO else UNBOUNDED
 
 
 def _is_normalized(node: gs.Node, of: _Of) -> bool:
     """(x - min x) / (max x - min x), or x / max x of what is not negative: from 0 to 1, with a little to divide by."""
     above, below = node.inputs
-    while (maker := _maker(below)) is not None and maker.op in ("Add", "Max", "Identity") and len(maker.inputs) <= 2:
+    while (maker := maker_of(below)) is not None and maker.op in ("Add", "Max", "Identity") and len(maker.inputs) <= 2:
         rest = [value for value in maker.inputs if not is_constant(value)]
         small = [constant_values(value) for value in maker.inputs if is_constant(value)]
         if len(rest) != 1 or any(one is None or np.min(one) < 0 or np.max(one) > 0.01 for one in small):
@@ -287,11 +263,11 @@ def _is_normalized(node: gs.Node, of: _Of) -> bool:
         return False
     if maker.op == "ReduceMax":
         return maker.inputs[0] is above and of(above)[0] >= 0
-    shifted = _maker(above)
+    shifted = maker_of(above)
     if maker.op != "Sub" or shifted is None or shifted.op != "Sub":
         return False
     value = shifted.inputs[0]
-    reductions = [_maker(one) for one in (maker.inputs[0], maker.inputs[1], shifted.inputs[1])]
+    reductions = [maker_of(one) for one in (maker.inputs[0], maker.inputs[1], shifted.inputs[1])]
     greatest, least, subtracted = reductions
     if greatest is None or least is None or subtracted is None:
         return False
@@ -300,10 +276,6 @@ def _is_normalized(node: gs.Node, of: _Of) -> bool:
         and all(one.inputs[0] is value for one in (greatest, least, subtracted))
         and _axes(least) == _axes(subtracted) == _axes(greatest)
     )
-
-
-def _maker(tensor: gs.Tensor) -> gs.Node | None:
-    return tensor.inputs[0] if tensor.inputs else None
 
 
 def _axes(node: gs.Node) -> tuple[int, ...] | None:
@@ -362,9 +334,7 @@ def _largest_overlap(weights: np.ndarray, node: gs.Node) -> float:
 
 def _sums_classes(node: gs.Node) -> bool:
     """True of the sum over some classes of a Softmax."""
-    axes, maker = _axes(node), _maker(node.inputs[0])
-    while maker is not None and maker.op in ("Slice", "Identity", "Cast", "Split"):
-        maker = _maker(maker.inputs[0])
+    axes, maker = _axes(node), maker_of(behind(node.inputs[0], ("Slice", "Identity", "Cast", "Split")))
     if maker is None or maker.op != "Softmax" or axes is None or len(axes) != 1:
         return False
     rank = len(dims(maker.outputs[0]))

@@ -12,31 +12,12 @@ import numpy as np
 import onnx_graphsurgeon as gs
 
 from trtpost.errors import ModelError
-from trtpost.graph.head.bounds import COMPARISONS, bounds_of, range_of
-from trtpost.graph.walks import branches_of, constant_values, dims, is_constant, is_whole
+from trtpost.graph import ops
+from trtpost.graph.head.bounds import bounds_of, range_of
+from trtpost.graph.walks import branches_of, constant_values, dims, is_constant, is_whole, maker_of, proven, reached
 
-ROUNDING_OPS = frozenset({"Round", "Floor", "Ceil"})
-"""Leave whole numbers as they are."""
-
-_MOVING = frozenset(
-    {
-        *("Identity", "Cast", "CastLike", "Squeeze", "Unsqueeze", "Reshape", "Flatten", "Transpose", "Slice", "Split"),
-        *("Gather", "GatherND", "GatherElements", "DepthToSpace", "SpaceToDepth", "Expand", "Tile", "Resize", "Pad"),
-        *("MaxPool", "ReduceMax", "ReduceMin", "Clip", *ROUNDING_OPS),
-    }
-)
-"""Take the values of their first input."""
-
-_JOINING = frozenset({"Where", "Concat", "ScatterND", "ScatterElements", "Min", "Max"})
-"""Take each value from one of several inputs."""
-
-_WHOLE = frozenset({"Add", "Sub", "Mul", "Sum", "Neg", "Abs", "Sign", "Mod"})
-"""Make whole numbers of whole numbers."""
-
-_OTHER = frozenset({"Div", "Mean", "Pow", "AveragePool", "ReduceMean", "ReduceSum"})
-"""Compute with ids, which are none after it."""
-
-_DEPTH = 64
+_WITH_IDS = ops.KEEPING_IDS | ops.CHOOSING_IDS | ops.COUNTING_WITH_IDS | ops.SPOILING_IDS
+"""Operators whose results were computed from ids where their inputs were."""
 
 
 def values_of(node: gs.Node) -> list[gs.Tensor]:
@@ -49,65 +30,61 @@ def values_of(node: gs.Node) -> list[gs.Tensor]:
         return list(node.inputs[:2])  # a table: what it is asked for decides what comes out
     if node.op == "Pad":
         return [node.inputs[0], *(value for value in node.inputs[2:3] if value.name)]
-    return list(node.inputs[:1]) if node.op in _MOVING | _OTHER - {"Div", "Mean"} else list(node.inputs)
+    one = node.op in ops.KEEPING_IDS | ops.SPOILING_IDS - {"Div", "Mean"}
+    return list(node.inputs[:1] if one else node.inputs)
 
 
 def ids_behind(tensor: gs.Tensor) -> gs.Tensor | None:
     """The class ids, as ArgMax, ArgMin or TopK gave them, that a tensor was computed from; None without any."""
-    return next((value for value, _ in _ancestors(tensor) if _made_ids(value)), None)
+    return next(filter(_made_ids, _ancestors(tensor)), None)
 
 
 def _made_ids(value: gs.Tensor) -> bool:
-    node = value.inputs[0] if value.inputs else None
-    return node is not None and (node.op in ("ArgMax", "ArgMin") or (node.op == "TopK" and value is node.outputs[1]))
+    node = maker_of(value)
+    return node is not None and (node.op in ops.INDEXING or (node.op == "TopK" and value is node.outputs[1]))
 
 
-def _ancestors(tensor: gs.Tensor) -> Iterator[tuple[gs.Tensor, gs.Node | None]]:
-    """The tensor, and those whose values it was computed from, each with the node that took it."""
-    pending: list[tuple[gs.Tensor, gs.Node | None]] = [(tensor, None)]
-    seen = set()
-    while pending:
-        value, taker = pending.pop()
-        yield value, taker
-        node = value.inputs[0] if value.inputs else None
-        if id(value) in seen or node is None or _made_ids(value):
-            continue
-        seen.add(id(value))
-        pending += [(one, None) for one in branches_of(value)]
-        if node.op in _MOVING | _JOINING | _WHOLE | _OTHER:
-            pending += [(one, node) for one in values_of(node) if one.inputs]
+def _ancestors(tensor: gs.Tensor) -> Iterator[gs.Tensor]:
+    """The tensor, and those whose values it was computed from, back to class ids."""
+
+    def before(value: gs.Tensor) -> list[gs.Tensor]:
+        node = maker_of(value)
+        if node is None or _made_ids(value):
+            return []
+        return branches_of(value) or (values_of(node) if node.op in _WITH_IDS else [])
+
+    return reached([tensor], before, last_first=True)
 
 
-def holds_whole_numbers(tensor: gs.Tensor, *, rounded: bool = True, depth: int = _DEPTH) -> bool:
+def holds_whole_numbers(tensor: gs.Tensor, *, rounded: bool = True) -> bool:
     """True where every value is provably a whole number.
 
     Args:
         tensor: of any type.
         rounded: count real numbers that were rounded, or cast to integers; else only what was whole from the start,
             as ids, comparisons and constants are.
-        depth: operators that are looked at, one before the other.
     """
-    values = constant_values(tensor)
-    if values is not None:
-        return values.dtype.kind in "iub" or bool(np.all(np.isfinite(values)) and np.all(values == np.rint(values)))
-    if rounded and is_whole(tensor):
-        return True
-    node = tensor.inputs[0] if tensor.inputs else None
-    if node is None or not depth:
-        return False
-    if branches := branches_of(tensor):
-        return all(holds_whole_numbers(one, rounded=rounded, depth=depth - 1) for one in branches)
-    if _made_ids(tensor) or node.op in COMPARISONS or (rounded and node.op in ROUNDING_OPS):
-        return True
-    if node.op == "Resize" and node.attrs.get("mode", "nearest") != "nearest":
-        return False
-    if node.op == "Clip" and not all(
-        holds_whole_numbers(one, rounded=rounded, depth=depth - 1) for one in node.inputs[1:] if one.name
-    ):
-        return False
-    if node.op in _MOVING | _JOINING | _WHOLE:
-        return all(holds_whole_numbers(one, rounded=rounded, depth=depth - 1) for one in values_of(node))
-    return is_whole(tensor) and not node.op.startswith(("Quantize", "QLinear"))
+
+    def premises(value: gs.Tensor) -> list[gs.Tensor] | None:
+        constant, node = constant_values(value), maker_of(value)
+        if constant is not None:
+            real = constant.dtype.kind not in "iub"
+            return None if real and not np.all(np.isfinite(constant) & (constant == np.rint(constant))) else []
+        if rounded and is_whole(value):
+            return []
+        if node is None:
+            return None
+        if branches := branches_of(value):
+            return branches
+        if _made_ids(value) or node.op in ops.COMPARING or (rounded and node.op in ops.ROUNDING):
+            return []
+        if node.op == "Resize" and node.attrs.get("mode", "nearest") != "nearest":
+            return None
+        if node.op in _WITH_IDS - ops.SPOILING_IDS:
+            return values_of(node) + [one for one in node.inputs[1:] if node.op == "Clip" and one.name]
+        return [] if is_whole(value) and not node.op.startswith(("Quantize", "QLinear")) else None
+
+    return proven(tensor, premises)
 
 
 def are_levels(tensor: gs.Tensor) -> bool:
@@ -138,13 +115,15 @@ def keeps_values(cast: gs.Node) -> bool:
 
 def narrowed(tensor: gs.Tensor) -> str | None:
     """A warning where ids were cast to a type that does not hold them, and have become others; else None."""
-    for value, taker in _ancestors(tensor):
-        if taker is None or taker.op != "Cast" or str(taker.outputs[0].dtype) == "bool" or keeps_values(taker):
+    for held in _ancestors(tensor):
+        cast = maker_of(held)
+        if cast is None or cast.op != "Cast" or str(held.dtype) == "bool" or keeps_values(cast):
             continue
+        value = cast.inputs[0]
         high = min(bounds_of(value)[1], range_of(value)[1])
-        if ids_behind(value) is not None and high > range_of(taker.outputs[0])[1]:
+        if ids_behind(value) is not None and high > range_of(held)[1]:
             return (
-                f"the network casts its class ids, up to {high:.0f}, to {np.dtype(taker.outputs[0].dtype).name}, where "
+                f"the network casts its class ids, up to {high:.0f}, to {np.dtype(held.dtype).name}, where "
                 f"they become others, as in its own output; if that is a fault, name those before with --logits "
                 f"'{value.name}'"
             )
@@ -165,7 +144,8 @@ def refuse_what_ids_became(tensor: gs.Variable, *, head: str | None) -> None:
     if ids is None or tensor is ids:
         return
     instead = f"take them as they are with --logits '{ids.name}'"
-    if any(taker is not None and _paints(taker) and ids_behind(value) for value, taker in _ancestors(tensor)):
+    makers = filter(None, map(maker_of, _ancestors(tensor)))
+    if any(_paints(node) and any(map(ids_behind, values_of(node))) for node in makers):
         raise ModelError(
             f"'{tensor.name}' is no mask but a picture of the class ids '{ids.name}', with several values for each: "
             f"{instead}"

@@ -7,33 +7,20 @@ import math
 import onnx_graphsurgeon as gs
 
 from trtpost.errors import ModelError
-from trtpost.graph.head.bounds import COMPARISONS, bounds_of
-from trtpost.graph.head.class_ids import ROUNDING_OPS, are_levels, holds_whole_numbers, ids_behind
+from trtpost.graph import ops
+from trtpost.graph.head.bounds import bounds_of
+from trtpost.graph.head.class_ids import are_levels, holds_whole_numbers, ids_behind
 from trtpost.graph.head.layout import channel_axis, layout_or_ask
-from trtpost.graph.head.unflatten import RESHAPING_OPS, unfolded
+from trtpost.graph.head.unflatten import unfolded
 from trtpost.graph.walks import behind, dims, dtype_name, is_whole, maker_of, nodes_before
 from trtpost.spec import Head, Layout
-
-RETYPING_OPS = frozenset({"Cast", "Squeeze", "Unsqueeze", "Identity"})
-"""Leave every label where it is."""
-LABEL_OPS = RETYPING_OPS | ROUNDING_OPS | {"Reshape", "Transpose", "Resize", "Gather", "Slice"}
-"""Move labels about, but make no new ones, unless a `Resize` interpolates: see `before_interpolation`."""
-
-_CHANNELWISE_OPS = (
-    LABEL_OPS
-    | RESHAPING_OPS
-    | (COMPARISONS - {"Equal"})  # with the largest, that is an ArgMax
-    | {"QuantizeLinear", "DequantizeLinear", "Split", "Clip", "Add", "Sub", "Mul", "Div", "Pow", "Sqrt"}
-    | {"Mean", "Sum", "Max", "Min", "Where", "Pad"}
-)
-"""Scores of a class come from those of the same class."""
 
 
 def argmax_before(output: gs.Variable) -> gs.Node | None:
     """The ArgMax (or ArgMin, or TopK) that labels come from, through ops that only move them about."""
-    labels = behind(output, LABEL_OPS)
+    labels = behind(output, ops.MOVING_LABELS)
     node = maker_of(labels)
-    if node is None or not (node.op in ("ArgMax", "ArgMin") or (node.op == "TopK" and labels is node.outputs[1])):
+    if node is None or not (node.op in ops.INDEXING or (node.op == "TopK" and labels is node.outputs[1])):
         return None
     return node
 
@@ -62,8 +49,8 @@ def are_independent(output: gs.Variable) -> bool:
     """True where scores of several classes come from a Sigmoid each, so that none, or several, may be large."""
     if not all(map(math.isfinite, bounds_of(output))):
         return False  # a gate: what it multiplies has no limits
-    before = nodes_before(output, lambda node: node.inputs if node.op in _CHANNELWISE_OPS else [])
-    return any(node.op.removeprefix("QLinear") in ("Sigmoid", "HardSigmoid") for node in before)
+    before = nodes_before(output, lambda node: node.inputs if node.op in ops.CHANNELWISE else [])
+    return any(node.op.removeprefix("QLinear") in ops.SIGMOIDS for node in before)
 
 
 def limits_of(tensor: gs.Variable) -> tuple[float, float] | None:

@@ -8,14 +8,12 @@ import numpy as np
 import onnx_graphsurgeon as gs
 
 from trtpost.errors import ModelError
+from trtpost.graph import ops
 from trtpost.graph.head.layout import input_layout
 from trtpost.graph.walks import constant_values, depends_on, dims, dtype_name, is_constant, listing, number
 from trtpost.spec import Layout
 
 _IMAGE_DTYPES = ("float16", "float32", "uint8")
-
-_CARRYING = ("Cast", "Transpose", "Identity", "Gather", "Resize", "Slice")
-"""Operators that leave the range of pixels as it is."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ def expected_range(source: gs.Variable) -> str:
         node = tensor.outputs[0] if len(tensor.outputs) == 1 else None
         if node is None or not node.outputs:
             break
-        if node.op in ("Sub", "Mul", "Div", "Add"):
+        if node.op in ops.ARITHMETIC:
             constant = next((constant_values(value) for value in node.inputs if is_constant(value)), None)
             if constant is None or constant.dtype.kind not in "fiu" or is_constant(node.inputs[0]):
                 break
@@ -95,7 +93,7 @@ def expected_range(source: gs.Variable) -> str:
             else:
                 factor = value if node.op == "Mul" else 1 / value if value else 0.0
                 gain, offset = gain * factor, offset * factor
-        elif node.op not in _CARRYING:
+        elif node.op not in ops.KEEPING_PIXEL_RANGE:
             break
         tensor = node.outputs[0]
     if not found or not gain:

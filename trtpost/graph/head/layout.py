@@ -1,4 +1,4 @@
-"""NHWC or NCHW: read from the graph, not guessed from the shape, wherever that is possible.
+"""NHWC or NCHW of a tensor, read from the graph, not guessed from the shape, wherever that is possible.
 
 ONNX convolutions are always NCHW, so the way from a tensor to the nearest of them, through the Transposes between,
 decides it.
@@ -9,50 +9,10 @@ from __future__ import annotations
 import onnx_graphsurgeon as gs
 
 from trtpost.errors import ModelError
-from trtpost.graph.walks import dims, number
+from trtpost.graph import ops
+from trtpost.graph.walks import dims, nodes_before, number, reached
 from trtpost.spec import Layout
 
-_NCHW_OPS = frozenset(
-    {
-        "Conv",
-        "ConvTranspose",
-        "QLinearConv",
-        "ConvInteger",
-        "MaxPool",
-        "AveragePool",
-        "GlobalAveragePool",
-        "GlobalMaxPool",
-        "LpPool",
-        "BatchNormalization",
-        "InstanceNormalization",
-        "GroupNormalization",
-        "LRN",
-        "DepthToSpace",
-        "SpaceToDepth",
-    }
-)
-_RESHAPING_OPS = frozenset(
-    {
-        "Reshape",
-        "Flatten",
-        "MatMul",
-        "Gemm",
-        "Einsum",
-        "Squeeze",
-        "Unsqueeze",
-        "ArgMax",
-        "ArgMin",
-        "ReduceMax",
-        "ReduceMean",
-        "Gather",
-        "GatherND",
-        "Shape",
-        "Constant",
-        "Expand",
-        "Tile",
-        "ConstantOfShape",
-    }
-)
 TO_NHWC, TO_NCHW = [0, 2, 3, 1], [0, 3, 1, 2]
 _LAYOUT_OF_AXES: dict[tuple[int, ...], Layout] = {(0, 1, 2, 3): "NCHW", (0, 2, 3, 1): "NHWC"}
 
@@ -63,24 +23,16 @@ def channel_axis(layout: Layout) -> int:
 
 
 def input_layout(source: gs.Variable) -> Layout:
-    """Of an image input: from the ops that consume it, or where the 1 or 3 channels stand.
+    """Layout of an image input, from the operators that take it, or from where the 1 or 3 channels stand.
 
     Raises:
         ModelError: neither tells.
     """
-    pending, seen = list(source.outputs), set()
-    while pending:
-        node = pending.pop(0)
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if node.op in _NCHW_OPS:
+    for node in reached(source.outputs, _nodes_of_same_axes):
+        if node.op in ops.NCHW:
             return "NCHW"
         if node.op == "Transpose" and list(node.attrs.get("perm", [])) in (TO_NCHW, TO_NHWC):
             return "NHWC" if list(node.attrs["perm"]) == TO_NCHW else "NCHW"
-        # after any other Transpose, what consumes it tells nothing of the input's own axes
-        if node.op not in _RESHAPING_OPS and node.op != "Transpose":
-            pending.extend(consumer for output in node.outputs for consumer in output.outputs)
     shape = dims(source)
     first, last = shape[1] in (1, 3), shape[3] in (1, 3)
     if first != last:
@@ -91,13 +43,20 @@ def input_layout(source: gs.Variable) -> Layout:
     )
 
 
+def _nodes_of_same_axes(node: gs.Node) -> list[gs.Node]:
+    """The nodes that take what a node gives, where its axes are those of what it was given."""
+    if node.op in ops.LOSING_AXES or node.op == "Transpose":
+        return []
+    return [consumer for output in node.outputs for consumer in output.outputs]
+
+
 def layout_of(tensor: gs.Variable, input_size: tuple[int, int]) -> Layout | None:
-    """Of logits with four dimensions; None where neither graph nor shape tells."""
+    """Layout of logits with four dimensions; None where neither graph nor shape tells."""
     return _layout_from_graph(tensor) or _layout_from_shape(dims(tensor), input_size)
 
 
 def layout_or_ask(tensor: gs.Variable, known: Layout | None, input_size: tuple[int, int]) -> Layout:
-    """As `known`, or found.
+    """The layout that is known already, or else found.
 
     Raises:
         ModelError: it cannot be told; the message names the flag.
@@ -111,30 +70,27 @@ def layout_or_ask(tensor: gs.Variable, known: Layout | None, input_size: tuple[i
 
 
 def _layout_from_graph(tensor: gs.Variable) -> Layout | None:
-    """Back to the first convolution; every Transpose on the way swaps the answer."""
+    """Layout that the nearest convolution before a tensor tells; every Transpose on the way swaps the answer."""
     axes = [0, 1, 2, 3]  # where each axis of `tensor` stands in the tensor we are at
-    for _ in range(10_000):
-        if not tensor.inputs:
-            return None
-        node = tensor.inputs[0]
-        if node.op in _NCHW_OPS:
+    for node in nodes_before(tensor, _first_of_four_axes):
+        if node.op in ops.NCHW:
             return _LAYOUT_OF_AXES.get(tuple(axes))
-        if node.op in _RESHAPING_OPS:
+        if node.op in ops.LOSING_AXES:
             return None
         if node.op == "Transpose":
             permutation = list(node.attrs.get("perm", [3, 2, 1, 0]))
             if len(permutation) != 4:
                 return None
             axes = [permutation[axis] for axis in axes]
-        variables = [value for value in node.inputs if isinstance(value, gs.Variable) and len(dims(value)) == 4]
-        if not variables:
-            return None
-        tensor = variables[0]
     return None
 
 
+def _first_of_four_axes(node: gs.Node) -> list[gs.Variable]:
+    return [value for value in node.inputs if isinstance(value, gs.Variable) and len(dims(value)) == 4][:1]
+
+
 def _layout_from_shape(shape: tuple[int | str, ...], input_size: tuple[int, int]) -> Layout | None:
-    """By which two axes are in proportion to the network's input."""
+    """Layout that follows from which two axes are in proportion to the network's input."""
     sizes = [number(dim) for dim in shape]
     if len(sizes) != 4 or not all(input_size):
         return None

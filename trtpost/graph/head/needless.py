@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import onnx_graphsurgeon as gs
 
 from trtpost.errors import ModelError
-from trtpost.graph.head.class_ids import ROUNDING_OPS, keeps_values
-from trtpost.graph.head.contents import LABEL_OPS, RETYPING_OPS, argmax_before, head_of
+from trtpost.graph import ops
+from trtpost.graph.head.class_ids import keeps_values
+from trtpost.graph.head.contents import argmax_before, head_of
 from trtpost.graph.head.layout import TO_NCHW, TO_NHWC, channel_axis, layout_of
-from trtpost.graph.head.unflatten import RESHAPING_OPS, unfolded
+from trtpost.graph.head.unflatten import unfolded
 from trtpost.graph.walks import behind, chain_before, dims, dtype_name, is_whole, maker_of, nodes_before, number
 from trtpost.spec import Ending, Layout
 
@@ -67,8 +68,8 @@ def start_before(
 
 def logits_before_argmax(output: gs.Variable, input_size: tuple[int, int]) -> tuple[gs.Variable, Layout] | None:
     """What a final ArgMax was taken of, in the layout that its axis tells; None where labels were moved after it."""
-    ops = RETYPING_OPS | RESHAPING_OPS
-    chain, argmax = chain_before(output, ops), maker_of(behind(output, ops))
+    passed = ops.RETYPING | ops.RESHAPING
+    chain, argmax = chain_before(output, passed), maker_of(behind(output, passed))
     if any(node.op == "Cast" and not keeps_values(node) for node in chain):
         return None  # ids have become others, or true and false
     if argmax is None or argmax.op != "ArgMax" or argmax.attrs.get("select_last_index", 0):
@@ -98,11 +99,11 @@ def before_interpolation(output: gs.Variable) -> tuple[gs.Variable, tuple[str, .
     Raises:
         ModelError: the network goes on to move what it has interpolated.
     """
-    chain = chain_before(output, LABEL_OPS) if argmax_before(output) is not None else []
+    chain = chain_before(output, ops.MOVING_LABELS) if argmax_before(output) is not None else []
     kept = 0
     for at, node in enumerate(chain):
         if node.op == "Resize" and node.attrs.get("mode", "nearest") != "nearest":
-            if {one.op for one in chain[kept:at]} - RETYPING_OPS - ROUNDING_OPS - {"Resize"}:
+            if {one.op for one in chain[kept:at]} - ops.RETYPING - ops.ROUNDING - {"Resize"}:
                 raise ModelError(
                     f"the network interpolates its class ids ('{node.outputs[0].name}', a {node.attrs['mode']} Resize) "
                     "and so invents classes: name the class ids before it with "
@@ -115,7 +116,7 @@ def before_interpolation(output: gs.Variable) -> tuple[gs.Variable, tuple[str, .
 def before_retyping(output: gs.Variable) -> tuple[gs.Variable, tuple[str, ...]]:
     """Integer labels before the Cast, Squeeze or Unsqueeze that ends the network, and the ops stepped over."""
     best, kept = output, 0
-    chain = chain_before(output, RETYPING_OPS)
+    chain = chain_before(output, ops.RETYPING)
     for count, node in enumerate(chain, 1):
         before = node.inputs[0]
         if not before.inputs or (node.op == "Cast" and not keeps_values(node)):
@@ -158,7 +159,7 @@ def _step_over(
     if node.op == "Transpose":
         # an override names the layout of what the model gives, so it holds only before anything is skipped
         needless = layout is None and list(node.attrs.get("perm", [])) in (TO_NHWC, TO_NCHW, [0, 2, 1])
-    elif node.op in RESHAPING_OPS:
+    elif node.op in ops.RESHAPING:
         needless = layout is None and _is_folded(before, tensor, input_size)
     elif node.op in ("Softmax", "LogSoftmax", "Sigmoid"):
         axis = _class_axis(tensor, layout, input_size)

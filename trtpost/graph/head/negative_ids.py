@@ -1,19 +1,18 @@
-"""Negative class ids: what some networks write where no class is sure enough."""
+"""Negative class ids, which some networks write where no class is sure enough; they become `IGNORED`."""
 
 from __future__ import annotations
+
+import itertools
 
 import numpy as np
 import onnx
 import onnx_graphsurgeon as gs
 
 from trtpost.graph.head.contents import argmax_before
-from trtpost.graph.walks import constant_values, dtype_name
-
-IGNORED = 255
-"""What they become: masks are unsigned, and 255 is what Pascal VOC and Cityscapes write for `ignore`."""
+from trtpost.graph.walks import constant_values, dtype_name, nodes_before
 
 _STEPS = 64
-"""Nodes before the labels that are looked at."""
+"""Number of nodes before the labels that are looked at."""
 
 
 def may_be_negative(labels: gs.Variable) -> bool:
@@ -26,19 +25,15 @@ def tells_negative(model: onnx.ModelProto, labels: str) -> bool:
     tensor = gs.import_onnx(model).tensors()[labels]
     if not may_be_negative(tensor):
         return False
-    pending, seen = [tensor], set[int]()
-    while pending and len(seen) < _STEPS:
-        tensor = pending.pop(0)
-        if not tensor.inputs or id(tensor) in seen:
-            continue
-        seen.add(id(tensor))
-        node = tensor.inputs[0]
+
+    def numbers(node: gs.Node) -> list[gs.Tensor]:
+        variables = (one for one in node.inputs if constant_values(one) is None)
+        return [one for one in variables if dtype_name(one).startswith(("int", "uint", "float"))]
+
+    for node in itertools.islice(nodes_before(tensor, numbers), _STEPS):
         for value in node.inputs:
             values = constant_values(value)
-            if values is None:
-                if dtype_name(value).startswith(("int", "uint", "float")):
-                    pending.append(value)
-            elif values.dtype.kind in "if" and values.size and (values == np.round(values)).all():
+            if values is not None and values.dtype.kind in "if" and values.size and (values == np.round(values)).all():
                 chosen = node.op in ("Where", "Gather", "Add") and values.min() < 0
                 if chosen or (node.op == "Sub" and value is node.inputs[1] and values.max() > 0):
                     return True

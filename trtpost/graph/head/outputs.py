@@ -9,7 +9,8 @@ import re
 import onnx_graphsurgeon as gs
 
 from trtpost.errors import ModelError
-from trtpost.graph.head.contents import LABEL_OPS, RETYPING_OPS, are_labels, argmax_before
+from trtpost.graph import ops
+from trtpost.graph.head.contents import are_labels, argmax_before
 from trtpost.graph.head.refusals import refuse_detector
 from trtpost.graph.head.unflatten import unfolded
 from trtpost.graph.walks import behind, chain_before, depends_on, dims, is_whole, listing, nodes_before, number
@@ -77,7 +78,7 @@ def _lists_places(value: gs.Variable) -> bool:
     """True for integers that are no mask: indices of pixels or boxes, a row each."""
 
     def moved(node: gs.Node) -> list[gs.Variable]:
-        if node.op not in LABEL_OPS | {"Concat", "Expand", "Add", "Sub", "Mul", "Div", "Split"}:
+        if node.op not in ops.MOVING_LABELS | ops.ARITHMETIC | {"Concat", "Expand", "Split"}:
             return []
         return [one for one in node.inputs[: None if node.op == "Concat" else 1] if is_whole(one)]
 
@@ -118,8 +119,8 @@ def _without_auxiliary(candidates: list[gs.Variable]) -> list[gs.Variable]:
 def _without_descendants(candidates: list[gs.Variable]) -> list[gs.Variable]:
     """Keep logits and leave out the Softmax or ArgMax of the same logits, which hold less."""
     known = {id(value) for value in candidates}
-    ops = RETYPING_OPS | {"Softmax", "Sigmoid", "ArgMax", "Transpose"}
-    return [value for value in candidates if not any(id(one.inputs[0]) in known for one in chain_before(value, ops))]
+    passed = ops.RETYPING | {"Softmax", "Sigmoid", "ArgMax", "Transpose"}
+    return [value for value in candidates if not any(id(one.inputs[0]) in known for one in chain_before(value, passed))]
 
 
 def _without_confidences(candidates: list[gs.Variable]) -> list[gs.Variable]:

@@ -7,11 +7,11 @@ import math
 import onnx_graphsurgeon as gs
 
 from trtpost.errors import ModelError
+from trtpost.graph import ops
 from trtpost.graph.head import class_ids
 from trtpost.graph.head.bounds import bounds_of
-from trtpost.graph.head.contents import RETYPING_OPS, are_fractions, are_labels, are_one_label_a_pixel, argmax_before
+from trtpost.graph.head.contents import are_fractions, are_labels, are_one_label_a_pixel, argmax_before
 from trtpost.graph.head.layout import layout_of
-from trtpost.graph.head.unflatten import RESHAPING_OPS
 from trtpost.graph.walks import behind, depends_on, dims, is_whole, listing, maker_of, number
 from trtpost.spec import Ending
 
@@ -109,7 +109,7 @@ def refuse_lone_softmax(tensor: gs.Variable) -> None:
     Raises:
         ModelError: the tensor is one; the message names that before it.
     """
-    tensor = behind(tensor, RETYPING_OPS | RESHAPING_OPS | {"Transpose"})
+    tensor = behind(tensor, ops.RETYPING | ops.RESHAPING | {"Transpose"})
     node = maker_of(tensor)
     if node is not None and node.op in _SOFTMAXES and dims(tensor) and dims(tensor)[node.attrs.get("axis", -1)] == 1:
         raise ModelError(

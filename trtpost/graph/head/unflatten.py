@@ -13,17 +13,10 @@ from dataclasses import dataclass
 import onnx_graphsurgeon as gs
 
 from trtpost.errors import ModelError
+from trtpost.graph import ops
 from trtpost.graph.head.layout import channel_axis, layout_of
-from trtpost.graph.walks import dims, is_constant, listing
+from trtpost.graph.walks import dims, is_constant, listing, reached
 from trtpost.spec import Layout
-
-RESHAPING_OPS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
-_PIXELWISE_OPS = RESHAPING_OPS | {
-    *("Identity", "Cast", "Transpose", "Gather", "Slice", "Split", "QuantizeLinear", "DequantizeLinear"),
-    *("Softmax", "LogSoftmax", "Sigmoid", "HardSigmoid", "Tanh", "Clip", "ArgMax"),
-    *("Add", "Sub", "Mul", "Div", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not"),
-}
-"""What may follow a flattened head: the pixels stay what they are."""
 
 
 @dataclass(frozen=True)
@@ -139,10 +132,9 @@ def _readings_by_proportion(rest: tuple[int, ...], input_size: tuple[int, int]) 
 
 def _plane_behind(tensor: gs.Variable, input_size: tuple[int, int]) -> tuple[int | str, int, int, int] | None:
     """(batch, height, width, channels) of the nearest tensor of four dimensions that `tensor` comes from pixelwise."""
-    while (before := _before(tensor)) is not None:
-        tensor = before
-        shape = dims(tensor)
-        layout = layout_of(tensor, input_size) if len(shape) == 4 else None
+    for before in _pixelwise_before(tensor):
+        shape = dims(before)
+        layout = layout_of(before, input_size) if len(shape) == 4 else None
         if layout is not None:
             height, width, channels = shape[1:] if layout == "NHWC" else (*shape[2:], shape[1])
             if isinstance(height, int) and isinstance(width, int) and isinstance(channels, int):
@@ -151,18 +143,22 @@ def _plane_behind(tensor: gs.Variable, input_size: tuple[int, int]) -> tuple[int
 
 
 def _order(tensor: gs.Variable, input_size: tuple[int, int]) -> Layout:
-    """Of a tensor whose classes are in one axis with the pixels: that of the one before it that has several."""
-    while (before := _before(tensor)) is not None:
-        tensor = before
-        if len(dims(tensor)) == 4 and (found := layout_of(tensor, input_size)) is not None:
+    """Layout of a tensor whose classes are in one axis with the pixels: that of the one before it that has several."""
+    for before in _pixelwise_before(tensor):
+        if len(dims(before)) == 4 and (found := layout_of(before, input_size)) is not None:
             return found
-        view = unfolded(tensor, input_size) if len(dims(tensor)) == 3 else None
+        view = unfolded(before, input_size) if len(dims(before)) == 3 else None
         if view is not None:
             return view.layout
     return "NCHW"
 
 
-def _before(tensor: gs.Variable) -> gs.Variable | None:
-    if not tensor.inputs or tensor.inputs[0].op not in _PIXELWISE_OPS:
-        return None
-    return next((value for value in tensor.inputs[0].inputs if not is_constant(value) and dims(value)), None)
+def _pixelwise_before(tensor: gs.Variable) -> Iterator[gs.Variable]:
+    """The tensors that a tensor was made from pixel by pixel, the nearest first."""
+
+    def before(one: gs.Variable) -> list[gs.Variable]:
+        if not one.inputs or one.inputs[0].op not in ops.PIXELWISE:
+            return []
+        return [value for value in one.inputs[0].inputs if not is_constant(value) and dims(value)][:1]
+
+    return reached(before(tensor), before)

@@ -7,28 +7,20 @@ from collections.abc import Sequence
 
 import onnx_graphsurgeon as gs
 
+from trtpost.graph import ops
 from trtpost.graph.head.bounds import Bounds, bounds_of
 from trtpost.graph.head.class_ids import holds_whole_numbers
-from trtpost.graph.walks import dims, dtype_name, is_constant, number
+from trtpost.graph.walks import behind, chain_before, dims, dtype_name, is_constant, maker_of, number, proven
 
 _USUAL: tuple[Bounds, ...] = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
 """Probabilities, those of a Tanh, and those as levels of a pixel."""
 
-_MIXING = frozenset({"Conv", "ConvTranspose", "MatMul", "Gemm", "QLinearConv", "ConvInteger", "QLinearMatMul"})
-"""Compute each value from many: what comes out has no limits, and logits turn at 0."""
-
-_KEEPING = frozenset(
-    {
-        *("Identity", "Cast", "Dropout", "QuantizeLinear", "DequantizeLinear", "Pad", "Concat", "Expand", "Tile"),
-        *("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Resize", "Upsample", "Slice", "Split", "Gather"),
-        *("DepthToSpace", "Add", "Sub", "Sum", "Mean", "AveragePool", "MaxPool", "BatchNormalization", "GridSample"),
-    }
-)
-"""Leave logits what they are; so do a product and a quotient with constants."""
+_OF_ALL_INPUTS = ops.SUMMING | {"Concat"}
+"""Operators that give logits only where all of their inputs are logits."""
 
 
 def threshold_doubt(tensor: gs.Variable) -> str | None:
-    """Of scores of one channel, where nobody says what they must exceed."""
+    """A warning of scores of one channel, where nobody says what they must exceed."""
     low, high = bounds_of(tensor)
     if math.isfinite(low) and math.isfinite(high):
         usual = any(
@@ -56,50 +48,42 @@ def threshold_doubt(tensor: gs.Variable) -> str | None:
 
 def _is_range_of_type(tensor: gs.Tensor) -> bool:
     """True where no operator bounds integers, so that their limits are only those of their type."""
-    while tensor.inputs and tensor.inputs[0].op in _KEEPING and tensor.inputs[0].inputs:
-        node = tensor.inputs[0]
-        if node.op == "Cast" and not all(map(math.isfinite, bounds_of(node.inputs[0]))):
-            return True
-        tensor = node.inputs[0]
-    return False
+    casts = (node for node in chain_before(tensor, ops.KEEPING_LOGITS) if node.op == "Cast")
+    return any(not all(map(math.isfinite, bounds_of(cast.inputs[0]))) for cast in casts)
 
 
 def _are_plain_logits(tensor: gs.Variable) -> bool:
     """True where nothing but what leaves logits as they are stands between a layer with weights and `tensor`."""
-    pending: list[gs.Tensor] = [tensor]
-    seen = set()
-    while pending:
-        value = pending.pop()
-        if id(value) in seen or is_constant(value):
-            continue
-        seen.add(id(value))
-        node = value.inputs[0] if value.inputs else None
-        if node is None:
-            return False
-        if node.op in _MIXING:
-            shape = dims(node.inputs[0])
-            if "Conv" in node.op and len(shape) == 4 and shape[1] == 1:  # a blur
-                pending.append(node.inputs[0])
-        elif node.op in ("Mul", "Div"):
-            if not any(is_constant(one) for one in node.inputs):
-                return False
-            pending += node.inputs
-        elif node.op in _KEEPING:
-            pending += node.inputs[: None if node.op in ("Add", "Sub", "Sum", "Mean", "Concat") else 1]
-        else:
-            return False
-    return True
+    return proven(tensor, _logits_before)
+
+
+def _logits_before(value: gs.Tensor) -> list[gs.Tensor] | None:
+    """What must be logits too, so that a tensor is; None where it is none whatever they are."""
+    if is_constant(value):
+        return []
+    node = maker_of(value)
+    if node is None:
+        return None
+    if node.op in ops.MIXING:
+        shape = dims(node.inputs[0])
+        is_blur = node.op in ops.CONVOLUTIONS and len(shape) == 4 and shape[1] == 1
+        return list(node.inputs[:1]) if is_blur else []
+    if node.op in ("Mul", "Div"):
+        return list(node.inputs) if any(is_constant(one) for one in node.inputs) else None
+    if node.op in ops.KEEPING_LOGITS:
+        return list(node.inputs if node.op in _OF_ALL_INPUTS else node.inputs[:1])
+    return None
 
 
 def picture_doubt(
     tensor: gs.Variable, classes: int, channels: int, size: Sequence[int], image: Sequence[int]
 ) -> str | None:
-    """Of as many classes as an image has channels.
+    """A warning of as many classes as an image has channels.
 
     Args:
         tensor: the logits.
         classes: how many.
-        channels: of the image.
+        channels: how many the image has.
         size, image: (height, width) of the logits, and of the image; 0 where dynamic.
     """
     larger = all(size) and all(image) and size[0] > image[0] and size[1] > image[1]
@@ -115,22 +99,15 @@ def picture_doubt(
 
 def _adds_image(tensor: gs.Tensor) -> bool:
     """True of a correction that was added to the image itself."""
-    while tensor.inputs and tensor.inputs[0].op in ("Clip", "Identity", "Cast", "Transpose", "Sigmoid", "Tanh"):
-        tensor = tensor.inputs[0].inputs[0]
-    if not tensor.inputs or tensor.inputs[0].op not in ("Add", "Sub"):
+    sum_of = maker_of(behind(tensor, ("Clip", "Identity", "Cast", "Transpose", "Sigmoid", "Tanh")))
+    if sum_of is None or sum_of.op not in ("Add", "Sub"):
         return False
-    added = list(tensor.inputs[0].inputs)
-    while added:
-        value = added.pop()
-        if isinstance(value, gs.Variable) and not value.inputs:
-            return True
-        if value.inputs and value.inputs[0].op in ("Identity", "Cast", "Transpose"):
-            added.append(value.inputs[0].inputs[0])
-    return False
+    added = [behind(value, ("Identity", "Cast", "Transpose")) for value in sum_of.inputs]
+    return any(isinstance(value, gs.Variable) and not value.inputs for value in added)
 
 
 def resolutions_doubt(tensor: gs.Variable, outputs: Sequence[gs.Variable]) -> str | None:
-    """Of one head out of three or more that differ in their resolution alone."""
+    """A warning of one head out of three or more that differ in their resolution alone."""
     shape = [number(dim) for dim in dims(tensor)]
     if len(shape) != 4:
         return None
@@ -148,18 +125,16 @@ def resolutions_doubt(tensor: gs.Variable, outputs: Sequence[gs.Variable]) -> st
 
 
 def precision_doubt(tensor: gs.Variable) -> str | None:
-    """Of types that tell more numbers apart than float32, where the values may need it."""
+    """A warning of types that tell more numbers apart than float32, where the values may need it."""
     dtype = dtype_name(tensor)
     if dtype not in ("float64", "int32", "int64"):
         return None
     low, high = bounds_of(tensor)
     if dtype != "float64" and low >= -(1 << 24) and high <= 1 << 24:
         return None
-    made = tensor
-    while made.inputs and made.inputs[0].op in _KEEPING - {"Add", "Sub", "Sum", "Mean", "Concat"}:
-        made = made.inputs[0].inputs[0]
-        if dtype_name(made) in ("float16", "float32"):
-            return None  # what was float32 is that again
+    chain = chain_before(tensor, ops.KEEPING_LOGITS - _OF_ALL_INPUTS)
+    if any(dtype_name(node.inputs[0]) in ("float16", "float32") for node in chain):
+        return None  # what was float32 is that again
     return (
         f"'{tensor.name}' is {dtype}, and compared in float32: classes whose values differ by less than that tells "
         "apart count as equal, and the first wins"

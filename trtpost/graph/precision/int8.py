@@ -10,6 +10,7 @@ import onnx
 from numpy.typing import NDArray
 
 from trtpost.errors import ModelError, SpecError
+from trtpost.graph import ops
 from trtpost.graph.baked import source_name
 from trtpost.graph.emulate import FLOAT, session, with_outputs
 from trtpost.graph.proto import attributes_of
@@ -17,7 +18,7 @@ from trtpost.graph.proto import attributes_of
 PERCENTILE = 99.99
 """Percentile of a tensor's magnitudes that becomes int8's largest step."""
 
-WEIGHTED_OPS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+
 """Operators whose second input is a weight."""
 
 
@@ -57,13 +58,13 @@ def quantized(
         ),
         nodes_to_quantize=[node.name for node in chosen],
         nodes_to_exclude=[],
-        op_types_to_quantize=list(WEIGHTED_OPS),
+        op_types_to_quantize=sorted(ops.WEIGHTED),
         extra_options={
             "ActivationSymmetric": True,
             "WeightSymmetric": True,
             "QuantizeBias": False,  # TensorRT takes no int32 constants as biases
             "MatMulConstBOnly": True,
-            "OpTypesToExcludeOutputQuantization": list(WEIGHTED_OPS),
+            "OpTypesToExcludeOutputQuantization": sorted(ops.WEIGHTED),
         },
     )
     quantizer.quantize_model()
@@ -72,7 +73,7 @@ def quantized(
 
 
 def _is_quantizable(node: onnx.NodeProto, weights: dict[str, onnx.TensorProto]) -> bool:
-    if node.op_type not in WEIGHTED_OPS or node.input[1] not in weights or node.input[0] in weights:
+    if node.op_type not in ops.WEIGHTED or node.input[1] not in weights or node.input[0] in weights:
         return False
     return attributes_of(node).get("group", 1) == 1 or (node.op_type == "Conv" and weights[node.input[1]].dims[1] > 1)
 

@@ -10,11 +10,12 @@ import onnx
 from numpy.typing import NDArray
 
 from trtpost.errors import ModelError, SpecError
+from trtpost.graph import ops
 from trtpost.graph.baked import source_name
 from trtpost.graph.baking.preprocess import pixel_model
 from trtpost.graph.emulate import BFLOAT16, FLOAT, FLOAT16, session
 from trtpost.graph.precision.float_quantization import is_asymmetric, with_float_quantization
-from trtpost.graph.precision.int8 import WEIGHTED_OPS, quantized
+from trtpost.graph.precision.int8 import quantized
 from trtpost.graph.precision.sixteen_bits import in_16_bits
 from trtpost.graph.precision.tidy import finished, tidied
 from trtpost.graph.proto import element_types
@@ -91,7 +92,7 @@ def network_inputs(photos: Iterable[NDArray[np.uint8]], pre: Pre, located: Locat
 
 def spoilt_weights(model: onnx.ModelProto) -> list[str]:
     """Names of weights of convolutions and matrix products that hold NaN or infinities."""
-    used = {name for node in model.graph.node if node.op_type in WEIGHTED_OPS for name in node.input}
+    used = {name for node in model.graph.node if node.op_type in ops.WEIGHTED for name in node.input}
     return [
         source_name(one.name)
         for one in model.graph.initializer

@@ -1,7 +1,7 @@
 """The network in 16 bits, float16 or bfloat16.
 
 What stays float32 in both: arithmetic on shapes and coordinates, the scales of a Resize, and what sums up or takes
-powers, where float16 overflows (`_FLOAT32_OPS`).
+powers, where float16 overflows (`ops.FLOAT32`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import onnx.version_converter
 from numpy.typing import NDArray
 
 from trtpost.errors import ModelError, reason
+from trtpost.graph import ops
 from trtpost.graph.baked import source_name
 from trtpost.graph.emulate import BFLOAT16, FLOAT, FLOAT16
 from trtpost.graph.proto import (
@@ -33,28 +34,6 @@ from trtpost.spec import Precision
 BFLOAT16_OPSET, BFLOAT16_IR_VERSION = 22, 10
 """The first opset and IR version in which convolutions take bfloat16."""
 
-_FLOAT32_OPS = (
-    *("Softmax", "LogSoftmax", "Exp", "Log", "Softplus", "Pow", "Reciprocal"),
-    *("ReduceSum", "ReduceMean", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare"),
-    *("ReduceLogSum", "ReduceLogSumExp", "CumSum", "Einsum"),
-    # a variance is a sum of squares, and its epsilon may be below the smallest float16
-    *("BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization", "LpNormalization"),
-    # coordinates
-    *("GridSample", "AffineGrid", "RoiAlign", "Range", "Upsample"),
-    # of the converter's own list, those that can be in a segmentation network. It also has Min and Max, for runtimes
-    # of long ago; a Sigmoid is not here because its own overflow ends in the right 0 or 1
-    *("NonMaxSuppression", "TopK", "RandomUniformLike", "QuantizeLinear", "DequantizeLinear"),
-)
-
-_NO_BFLOAT16_OPS = ("ConvTranspose", "HardSwish", "Mish")
-"""Operators that TensorRT refuses in bfloat16 and takes in float32 (measured with TensorRT for RTX 1.7)."""
-
-_BOUND_OPS = frozenset({"Clip", "Min", "Max", "Where", "Pad", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"})
-"""Operators to which a constant beyond float16 means `no bound` or `never`, as the largest float16 does."""
-
-_MOVING_OPS = frozenset({"Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Pad"})
-"""Operators that may stand between the last Sigmoid and the end of a network, its constant background included."""
-
 
 def in_16_bits(model: onnx.ModelProto, precision: Precision) -> onnx.ModelProto:
     """The network in float16 by ONNX Runtime's converter, which knows no bfloat16: that replaces float16 afterwards.
@@ -73,7 +52,7 @@ def in_16_bits(model: onnx.ModelProto, precision: Precision) -> onnx.ModelProto:
     weights = {one.name: onnx.numpy_helper.to_array(one) for one in model.graph.initializer if one.data_type == FLOAT}
     ending = _nodes_from_sigmoid(model)
     model = onnx.shape_inference.infer_shapes(model)
-    wide = [*_FLOAT32_OPS, *_ops_without(precision, model)]
+    wide = [*sorted(ops.FLOAT32), *_ops_without(precision, model)]
     captured = _capture(model, wide)
     try:
         result: onnx.ModelProto = convert_float_to_float16(
@@ -96,7 +75,7 @@ def in_16_bits(model: onnx.ModelProto, precision: Precision) -> onnx.ModelProto:
 
 def _ops_without(precision: Precision, model: onnx.ModelProto) -> list[str]:
     """Operators of the model that take float32, and not the type of this precision."""
-    kind, found = ("tensor(float16)", []) if precision == "fp16" else ("tensor(bfloat16)", list(_NO_BFLOAT16_OPS))
+    kind, found = ("tensor(float16)", []) if precision == "fp16" else ("tensor(bfloat16)", sorted(ops.NO_BFLOAT16))
     for op, domain in {(node.op_type, node.domain) for graph in graphs_of(model) for node in graph.node}:
         try:
             schema = onnx.defs.get_schema(op, opset_of(model), domain)
@@ -165,7 +144,7 @@ def _refuse_large_weights(model: onnx.ModelProto) -> None:
                 large[one.name] = largest
     for node in model.graph.node:
         name = next((name for name in node.input if name in large), None)
-        if name is not None and node.op_type not in (*_BOUND_OPS, *_FLOAT32_OPS):
+        if name is not None and node.op_type not in ops.BOUNDING | ops.FLOAT32:
             raise ModelError(
                 f"weight {large[name]:g} in '{source_name(name)}', an input of {node.op_type}, is beyond the range of "
                 "float16 (65504): use --precision bf16, which has the range of float32"
@@ -176,7 +155,7 @@ def _nodes_from_sigmoid(model: onnx.ModelProto) -> list[str]:
     """Names of the Sigmoid that ends a network and of the nodes that move its values about; empty where none does."""
     made = {name: node for node in model.graph.node for name in node.output}
     names, name = [], model.graph.output[0].name
-    while name in made and made[name].op_type in _MOVING_OPS | {"Sigmoid"}:
+    while name in made and made[name].op_type in ops.MOVING_PROBABILITIES | {"Sigmoid"}:
         names.append(made[name].name)
         if made[name].op_type == "Sigmoid":
             return names

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import onnx
 import onnx_graphsurgeon as gs
 
-from trtpost.graph.walks import constant_values, dims, dtype_name, is_whole, number
+from trtpost.graph import ops
+from trtpost.graph.walks import constant_values, dims, dtype_name, is_whole, nodes_before, number
 
 _RESIZABLE = ("int32", "int8", "uint8")
 """Integers that ONNX Runtime resizes."""
 
 _SMALL = ("uint8", "int8", "uint16", "int16", "uint32")
 """Integers that TensorRT does not have inside of a network."""
-
-_MOVING = ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity", "Slice", "Flatten", "Gather", "Resize")
-"""Ops that take any type, and give values that they are given."""
 
 
 def with_known_integers(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -122,22 +118,16 @@ def _cast(graph: gs.Graph, source: gs.Variable, target: gs.Variable) -> None:
 
 def _classes(node: gs.Node) -> int:
     """How many classes the ArgMax has whose ids come to this node; 0 where there is none, or it is not known."""
-    for one in _upstream(node):
+    moved = nodes_before(node.outputs[0], lambda one: one.inputs[:1] if one.op == "Cast" or _moves(one) else [])
+    for one in moved:
         if one.op == "ArgMax":
             shape = dims(one.inputs[0])
             return number(shape[one.attrs.get("axis", 0) % len(shape)]) if shape else 0
     return 0
 
 
-def _upstream(node: gs.Node) -> Iterator[gs.Node]:
-    """The nodes before a Cast, as far as they only move values about."""
-    while node.inputs and node.inputs[0].inputs and (node.op == "Cast" or _moves(node)):
-        node = node.inputs[0].inputs[0]
-        yield node
-
-
 def _moves(node: gs.Node) -> bool:
-    return node.op in _MOVING and (node.op != "Resize" or node.attrs.get("mode", "nearest") == "nearest")
+    return node.op in ops.MOVING_INTEGERS and (node.op != "Resize" or node.attrs.get("mode", "nearest") == "nearest")
 
 
 def _is_output(graph: gs.Graph, tensor: gs.Variable) -> bool:

@@ -7,12 +7,8 @@ import onnx
 from numpy.typing import NDArray
 
 from trtpost.errors import ModelError
+from trtpost.graph import ops
 from trtpost.graph.proto import attributes_of, constants_of
-
-_RANDOM = ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial")
-_VARIANCE = ("ReduceMean", "ReduceSum", "ReduceSumSquare")
-_DEVIATION = ("Mul", "Pow", "Sub", "Identity", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Transpose")
-"""Operators that lie between a mean and the variance about it."""
 
 _AGAIN = "export the network for inference (PyTorch: model.eval(); Keras: training=False)"
 
@@ -31,8 +27,8 @@ def check_trained(model: onnx.ModelProto, name: str) -> None:
     Raises:
         ModelError: naming the node.
     """
-    asked = {name for node in model.graph.node if node.op_type in ("Dropout", *_VARIANCE) for name in node.input[1:]}
-    constants = constants_of(model.graph, asked)
+    asking = [node for node in model.graph.node if node.op_type in ops.AVERAGING_BATCH | {"Dropout"}]
+    constants = constants_of(model.graph, {name for node in asking for name in node.input[1:]})
     for node in model.graph.node:
         where = f"{name}: node '{node.name or node.output[0]}' ({node.op_type})"
         if node.op_type == "BatchNormalization" and (
@@ -43,7 +39,7 @@ def check_trained(model: onnx.ModelProto, name: str) -> None:
                 f"learnt; {_AGAIN}"
             )
         switch = constants.get(node.input[2]) if node.op_type == "Dropout" and len(node.input) > 2 else None
-        if node.op_type in _RANDOM or (switch is not None and switch.any()):
+        if node.op_type in ops.RANDOM or (switch is not None and switch.any()):
             raise ModelError(f"{where} draws random numbers, so the mask would be another one each time; {_AGAIN}")
     batches = [one.type.tensor_type.shape.dim[0].dim_value for one in model.graph.input if _rank(one) == 4]
     if batches != [1] and (culprit := _batch_moments(model.graph, constants)) is not None:
@@ -63,7 +59,7 @@ def _batch_moments(graph: onnx.GraphProto, constants: dict[str, NDArray[np.gener
         return len(axes) == 3 and (0 in axes or -4 in axes)
 
     for node in graph.node:
-        if node.op_type not in _VARIANCE or not over_batch(node):
+        if node.op_type not in ops.AVERAGING_BATCH or not over_batch(node):
             continue
         pending, seen = [node.input[0]], set[str]()
         while pending:
@@ -74,7 +70,7 @@ def _batch_moments(graph: onnx.GraphProto, constants: dict[str, NDArray[np.gener
             seen.add(name)
             if source.op_type == "ReduceMean" and over_batch(source):
                 return source
-            if source.op_type in _DEVIATION:
+            if source.op_type in ops.IN_DEVIATION:
                 pending.extend(source.input)
     return None
 
