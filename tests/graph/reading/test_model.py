@@ -11,7 +11,6 @@ from nets import kernel, nchw
 from trtpost.errors import ModelError
 from trtpost.graph.reading.model import (
     FUNCTION_IR_VERSION,
-    LARGEST,
     MAX_IR_VERSION,
     MIN_OPSET,
     external_files,
@@ -24,6 +23,7 @@ from trtpost.graph.reading.model import (
     set_metadata,
     understood,
 )
+from trtpost.graph.wire import LARGEST
 
 
 def text(opset: int = 17, ir_version: int = 8, inputs: str = "float[1,3,8,12] image", kind: str = "float") -> str:
