@@ -11,8 +11,9 @@ from PIL import Image
 
 from trtpost.errors import ImageError, SpecError
 from trtpost.masks.colours import overlay, palette
-from trtpost.masks.write import encode_mask, write_mask, write_picture
-from trtpost.photos.read import check_photo
+from trtpost.masks.png import encode_mask
+from trtpost.masks.write import write_mask, write_picture
+from trtpost.photos.given import check_photo
 
 RNG = np.random.default_rng(0)
 PHOTO = RNG.integers(0, 256, (30, 20, 3), np.uint8)

@@ -7,12 +7,16 @@ times and sizes of both, beside those of other settings.
 
 from __future__ import annotations
 
+import io
 import struct
 import zlib
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
+from trtpost.errors import ImageError, SpecError
 from trtpost.kernels import cpu
 from trtpost.spec import Encoding
 
@@ -28,6 +32,41 @@ HEAD = 256
 
 END = b"\0\0\0\0IEND\xaeB`\x82"
 """The last chunk."""
+
+
+PNG_LEVEL = 1
+"""zlib level of overlays and 16-bit masks: the fastest."""
+
+MARK = "trtpost"
+"""Keyword of the text in our masks and overlays that says what they were made with: see `trtpost.masks.marks`."""
+
+
+def encode_mask(
+    mask: NDArray[Any], colours: NDArray[np.uint8], encoding: Encoding = "palette", *, mark: str = ""
+) -> bytes:
+    """A PNG whose pixel values are the class ids; int32 masks become 16-bit grayscale, whatever the encoding.
+
+    Args:
+        mask: uint8 or int32 [H, W].
+        colours: uint8 [classes, 3].
+        encoding: how uint8 masks are held; `packed` has 1, 2 or 4 bits a pixel, not 8, for up to 2, 4 or 16 classes.
+        mark: text in ASCII that `trtpost.masks.marks` finds again; empty for none.
+
+    Raises:
+        ImageError: class ids that 16 bits do not hold.
+        SpecError: there is no such encoding.
+    """
+    if encoding not in get_args(Encoding):
+        raise SpecError(f"the encoding of a mask must be one of {', '.join(get_args(Encoding))}, not {encoding!r:.60}")
+    if mask.dtype == np.uint8:
+        content = gray_png(mask) if encoding == "gray" else palette_png(mask, colours[:256], pack=encoding == "packed")
+    elif mask.min() < 0 or mask.max() > 65535:
+        raise ImageError(f"the class ids from {mask.min()} to {mask.max()} do not fit a 16-bit PNG")
+    else:
+        stream = io.BytesIO()
+        Image.fromarray(mask.astype(np.uint16)).save(stream, "PNG", compress_level=PNG_LEVEL)
+        content = stream.getvalue()
+    return with_text(content, MARK, mark) if mark else content
 
 
 def palette_png(mask: NDArray[np.uint8], colours: NDArray[np.uint8], *, pack: bool = False) -> bytes:

@@ -22,12 +22,13 @@ from trtpost.errors import BundleError, ImageError, TrtpostError
 from trtpost.kernels.reference import size_inputs
 from trtpost.letterbox import Region, region_of
 from trtpost.masks.colours import palette
-from trtpost.masks.write import encode_mask
+from trtpost.masks.png import encode_mask
 from trtpost.photos.admission import check_weight, weight_of
 from trtpost.photos.decode import Photo
+from trtpost.photos.given import check_photo
 from trtpost.photos.limits import SERVED_PIXELS
 from trtpost.photos.pixels import check_size, pixels_of
-from trtpost.photos.read import check_photo, read_photo
+from trtpost.photos.read import read_photo
 from trtpost.segment import Segmenter
 from trtpost.storage.files import read_limited
 from trtpost.triton.config import MAX_PIXELS
