@@ -38,7 +38,7 @@ class Result:
             image was given it may be in that one's memory: who fills it again changes what `overlay` shows.
         classes: name of each class id.
         timing: milliseconds of each stage; of a batch, the photo's share.
-        fingerprint: of everything that decided the mask: see `Segmenter.fingerprint`.
+        fingerprint: hash of everything that decided the mask: see `Segmenter.fingerprint`.
     """
 
     mask: NDArray[Any] = field(repr=False)
@@ -86,7 +86,7 @@ class Result:
 
 @dataclass(frozen=True)
 class _Decoded:
-    """Pixels uint8 [h, w, 3] of a photo of `size` (H, W), smaller where a fraction was decoded."""
+    """The pixels of a photo, uint8 [h, w, 3], smaller than its `size` (H, W) where a fraction was decoded."""
 
     pixels: Photo
     size: tuple[int, int]
@@ -151,7 +151,7 @@ class Segmenter:
 
     @property
     def engine(self) -> str:
-        """What runs the bundle, for people."""
+        """Name of what runs the bundle, for people."""
         return self._engine.name
 
     @property

@@ -1,4 +1,4 @@
-"""Which file each mask goes to."""
+"""Plans which file each mask goes to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of the photos, for people and for programs."""
+"""Says what became of the photos, to people and to programs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job: timing and the classes found, the most frequent first; an error; or it was done before."""
+    """The end of a job: timing and the classes found, the most frequent first; an error; or it was done before."""
 
     job: PhotoJob
     size: tuple[int, int] = (0, 0)

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -139,7 +140,7 @@ def _run_once(segmenter: Segmenter, job: PhotoJob, encoding: Encoding, mark: str
     with watch("encode"):
         colours = palette(result.classes)
         write_mask(result.mask, job.mask, colours, encoding, mark=mark, below=job.below, replaces=is_ours)
-    return result, result.timing.with_stage("encode", watch.timing.encode)
+    return result, replace(result.timing, encode=watch.timing.encode)
 
 
 def to_stdout(segmenter: Segmenter, photos: Sequence[PhotoFile], encoding: Encoding = "palette") -> None:

@@ -1,4 +1,4 @@
-"""Which photos of an earlier run have their masks: a mask says of itself what it was made with.
+"""Tells which photos of an earlier run have their masks: a mask says of itself what it was made with.
 
 So there is no list of finished photos that could be lost, or disagree with what is there. A few hundred bytes of a mask
 and the two ends of its photo are read; nothing is decoded.
@@ -50,7 +50,7 @@ def source_of(name: str, length: int, date: int, ends: bytes) -> str:
         name: its file's, without folders.
         length: bytes of the file.
         date: nanoseconds of its last change; 0 where that is not known.
-        ends: its first and last bytes, as `ends_of` gives them.
+        ends: its first and last bytes, what `ends_of` gives.
     """
     facts = f"{length} {date} {name}\0".encode("utf-8", "surrogateescape")
     return hashlib.sha256(facts + ends).hexdigest()[:16]
@@ -109,8 +109,8 @@ def marked_size(
 
     Args:
         head, tail: the first `HEAD` bytes, and as many of the last as `END` has.
-        fingerprint: that it must have.
-        encoding: that it must be written in; None: any.
+        fingerprint: the one that it must have.
+        encoding: the one that it must be written in; None: any.
     """
     found = size_and_text(head, MARK)
     if found is None or not tail.endswith(END) or not _is_in(head, encoding):

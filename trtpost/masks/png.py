@@ -1,4 +1,4 @@
-"""Masks as PNGs of class ids: the container, and the two ways to fill it.
+"""Makes PNGs of class ids, and tells them: the container, and the two ways to fill it.
 
 Both store the difference from the row above, in a mask nearly all zeros, and look for runs alone. The native one
 (`plugins/cpu/deflate.cpp`) passes over rows like the one above; zlib has to look at every byte. docs/pipeline.md has
@@ -74,7 +74,7 @@ def palette_png(mask: NDArray[np.uint8], colours: NDArray[np.uint8], *, pack: bo
 
     Args:
         mask: uint8 [H, W].
-        colours: uint8 [n, 3] of the first n values, at most 256; the others are black.
+        colours: uint8 [n, 3], for the first n values, at most 256; the others are black.
         pack: use 1, 2 or 4 bits a pixel where they hold n values and those of the mask; otherwise 8.
     """
     bits = bits_for(max(len(colours), int(mask.max()) + 1)) if pack else 8
@@ -114,13 +114,13 @@ def bits_for(values: int) -> int:
 
 
 def with_text(png: bytes, keyword: str, text: str) -> bytes:
-    """The PNG with a text of ASCII in it, right behind its size, where few bytes have to be read to find it."""
+    """Put a text in ASCII into a PNG, right behind its size, where few bytes have to be read to find it."""
     chunk = _chunk(b"tEXt", keyword.encode("ascii") + b"\0" + text.encode("ascii"))
     return png[:HEADER] + chunk + png[HEADER:]
 
 
 def size_and_text(head: bytes, keyword: str) -> tuple[tuple[int, int], str] | None:
-    """(H, W) and the text of a PNG that `with_text` made, of its first bytes; None where they are of something else."""
+    """(H, W) and text in the first bytes of a PNG that `with_text` made; None where they are something else's."""
     name = keyword.encode("ascii") + b"\0"
     start = HEADER + 8 + len(name)
     if len(head) < start or not head.startswith(SIGNATURE) or head[HEADER + 4 : start] != b"tEXt" + name:
@@ -131,7 +131,7 @@ def size_and_text(head: bytes, keyword: str) -> tuple[tuple[int, int], str] | No
 
 
 def encoding_of(head: bytes) -> Encoding:
-    """How the pixels of a mask are held, by the first bytes of its PNG; those of 16 bits are gray."""
+    """The encoding of a mask, by the first bytes of its PNG; 16 bits are gray."""
     bits, colour_type = head[HEADER - 9 : HEADER - 7]
     if colour_type == GRAY:
         return "gray"
@@ -147,7 +147,7 @@ UP = 2
 
 
 def _deflate_with_zlib(mask: NDArray[np.uint8]) -> bytes:
-    """As fast as level 1 with matches of every kind, and a quarter of its size."""
+    """Compress rows as fast as level 1 with matches of every kind does, to a quarter of its size."""
     rows = np.empty((mask.shape[0], mask.shape[1] + 1), np.uint8)
     rows[:, 0] = UP
     rows[0, 1:] = mask[0]
@@ -157,7 +157,7 @@ def _deflate_with_zlib(mask: NDArray[np.uint8]) -> bytes:
 
 
 def _packed(mask: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
-    """Rows of whole bytes whose pixels have 1, 2 or 4 bits, the first of each byte in its upper ones."""
+    """Pack pixels of 1, 2 or 4 bits into rows of whole bytes, the first of each byte in its upper bits."""
     height, width = mask.shape
     pixels = 8 // bits
     rows = np.zeros((height, -(-width // pixels), pixels), np.uint8)

@@ -91,25 +91,25 @@ _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 
 def _check_jpeg(content: bytes, whole: bool) -> bool:
     place, scans, pixels, filled = 2, 0, 0, 0
-    for number, segment in enumerate(jpeg_segments(content), start=1):
+    for number, (marker, start, end) in enumerate(jpeg_segments(content), start=1):
         if not scans:
-            filled += segment.start - place
+            filled += start - place
             if filled > HEADER_BYTES:
                 break
         if number > MAX_SEGMENTS:
             raise RefusedError(f"has more than {MAX_SEGMENTS} segments before its end: save it anew")
-        if segment.marker == EOI:
+        if marker == EOI:
             return True
-        if segment.marker in _FRAMES and len(content) >= segment.content + 7:
-            height, width = struct.unpack_from(">HH", content, segment.content + 3)
+        if marker in _FRAMES and len(content) >= start + 9:
+            height, width = struct.unpack_from(">HH", content, start + 5)
             pixels = height * width
-        if segment.marker == _SOS:
+        if marker == _SOS:
             if not whole:
                 return True
             scans += 1
             if scans > MAX_SCANS or (scans > 1 and scans * pixels > MAX_SCANNED):
                 raise RefusedError(f"is a JPEG of {scans} scans or more, which is no photo's way: save it anew")
-        place = segment.end
+        place = end
     if not scans and (filled > HEADER_BYTES or (whole and len(content) - place > HEADER_BYTES)):
         raise RefusedError(f"has more than {HEADER_BYTES} bytes that mean nothing before its pixels: save it anew")
     return scans > 0
@@ -192,13 +192,11 @@ def _check_gif(content: bytes) -> bool:
         return False
     place = 13 + (3 << ((content[10] & 7) + 1) if content[10] & 0x80 else 0)
     while place < len(content) and content[place] == 0x21:
+        place += 2
+        while place <= MAX_GIF_HEADER and place < len(content) and content[place]:
+            place += 1 + content[place]
         if place > MAX_GIF_HEADER:
             raise RefusedError(f"has more than {MAX_GIF_HEADER >> 20} MiB before its first frame: save it as PNG")
-        place += 2
-        while place < len(content) and content[place]:
-            place += 1 + content[place]
-            if place > MAX_GIF_HEADER:
-                raise RefusedError(f"has more than {MAX_GIF_HEADER >> 20} MiB before its first frame: save it as PNG")
         place += 1
     return place < len(content)
 

@@ -123,7 +123,7 @@ _INSTEAD = {
     "list": "np.array(photo, np.uint8), or batch(photos) for several photos",
     "tuple": "np.array(photo, np.uint8), or batch(photos) for several photos",
 }
-"""What to write instead, by the type of what was given."""
+"""Code to write instead, by the type of what was given."""
 
 
 def _not_a_photo(given: object) -> str:

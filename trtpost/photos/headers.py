@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
 
 _MARKER = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")
 """Any but those within the data of a scan: stuffed zeros, fill bytes and restart markers."""
@@ -18,27 +17,19 @@ _CODESTREAM = b"\xff\x4f\xff\x51"
 """The first two markers of JPEG 2000, SOC and SIZ (ISO/IEC 15444-1, A.4.1 and A.5.1)."""
 
 
-class Segment(NamedTuple):
-    """A marker of a JPEG, and where it begins, its content begins, and the next may be."""
-
-    marker: int
-    start: int
-    content: int
-    end: int
-
-
-def jpeg_segments(content: bytes) -> Iterator[Segment]:
-    """The segments of a JPEG, stepped over by their lengths: thumbnails and depth maps within have markers as well."""
+def jpeg_segments(content: bytes) -> Iterator[tuple[int, int, int]]:
+    """Marker of each segment of a JPEG, where it begins and where it ends: by its length, as thumbnails have markers."""
     end = 2
     while found := _MARKER.search(content, end):
-        marker, start, body = content[found.start() + 1], found.start(), found.end()
-        end = body if marker in _ALONE else body + int.from_bytes(content[body : body + 2], "big")
-        yield Segment(marker, start, body, end)
+        marker, end = content[found.start() + 1], found.end()
+        if marker not in _ALONE:
+            end += int.from_bytes(content[end : end + 2], "big")
+        yield marker, found.start(), end
 
 
 def first_jpeg_end(content: bytes) -> int | None:
     """Where the first picture's EOI marker is, or None: what follows it belongs to other pictures, or is a video."""
-    return next((one.start for one in jpeg_segments(content) if one.marker == EOI), None)
+    return next((start for marker, start, _ in jpeg_segments(content) if marker == EOI), None)
 
 
 def jpeg2000_boxes(content: bytes) -> Iterator[tuple[bytes, int]]:

@@ -36,7 +36,7 @@ def read_reduced(source: str | Path | bytes, needed: tuple[int, int] | None) -> 
     from the whole photo.
 
     Args:
-        source: as for `read_photo`.
+        source: what `read_photo` takes.
         needed: None: the whole.
 
     Returns:

@@ -13,7 +13,6 @@ from trtpost.photos.cost import RefusedError
 STRIP_PIXELS = 1 << 22
 """Most pixels that are converted at once."""
 
-
 NO_RANGE = "has pixels of 32 bits, or with a sign, which have no defined range: save it with 8 bits"
 
 _SUBFILE_TYPE, _BITS_PER_SAMPLE, _COMPRESSION, _PHOTOMETRIC = 254, 258, 259, 262
@@ -54,17 +53,17 @@ def rgb(image: Image.Image) -> NDArray[np.uint8]:
 
 
 def _rgb_strip(strip: Image.Image, image: Image.Image) -> NDArray[np.uint8]:
-    if strip.mode.startswith("I"):
-        return np.repeat(_upper_bits(strip, image)[..., None], 3, axis=2)
-    # `convert` copies even where there is nothing to convert
-    return np.asarray(strip if strip.mode == "RGB" else strip.convert("RGB"))
-
-
-def _upper_bits(strip: Image.Image, image: Image.Image) -> NDArray[np.uint8]:
-    """The upper 8 bits of integers of up to 16, uint8 [h, W], of a strip of an image."""
-    bits, inverted = _levels_of(image) if image.format == "TIFF" else (16, False)
+    if not strip.mode.startswith("I"):
+        # `convert` copies even where there is nothing to convert
+        return np.asarray(strip if strip.mode == "RGB" else strip.convert("RGB"))
+    bits, inverted = 16, False
+    if image.format == "TIFF":
+        tags: Any = image.tag_v2  # type: ignore[attr-defined]
+        if image.mode == "I":
+            raise RefusedError(NO_RANGE)
+        bits, inverted = tags[_BITS_PER_SAMPLE][0], tags[_PHOTOMETRIC] == _WHITE_IS_ZERO
     upper = (np.asarray(strip).clip(0, 65535) >> (bits - 8)).astype(np.uint8)
-    return ~upper if inverted else upper
+    return np.repeat((~upper if inverted else upper)[..., None], 3, axis=2)
 
 
 def heed_tags(image: Image.Image) -> None:
@@ -79,7 +78,7 @@ def heed_tags(image: Image.Image) -> None:
         raise RefusedError("holds a small preview first, as cameras' raw files do: develop it, or save it as PNG")
     if image.mode != "F" and set(_values(tags, _SAMPLE_FORMAT)) - {_UNSIGNED, _VOID}:
         raise RefusedError(NO_RANGE)
-    separate = tags.get(_PLANAR_CONFIGURATION) == _SEPARATE and _compression(image) == _UNCOMPRESSED
+    separate = tags.get(_PLANAR_CONFIGURATION) == _SEPARATE and tags.get(_COMPRESSION, _UNCOMPRESSED) == _UNCOMPRESSED
     if separate and max(_values(tags, _BITS_PER_SAMPLE), default=1) > 8:
         raise RefusedError("has a plane for each colour, of 16 bits, which is not read here: save it with 8 bits")
     colours = _values(tags, _COLOUR_MAP)
@@ -89,25 +88,7 @@ def heed_tags(image: Image.Image) -> None:
 
 def may_be_unknown(image: Image.Image) -> bool:
     """Is a TIFF compressed in a way that this libtiff need not know?"""
-    return _compression(image) not in _COMPRESSIONS
-
-
-def _levels_of(image: Image.Image) -> tuple[int, bool]:
-    """The bits of a TIFF's gray levels of more than 8, and whether 0 is white.
-
-    Raises:
-        RefusedError: they have 32.
-    """
-    tags: Any = image.tag_v2  # type: ignore[attr-defined]
-    if image.mode == "I":
-        raise RefusedError(NO_RANGE)
-    return tags[_BITS_PER_SAMPLE][0], tags[_PHOTOMETRIC] == _WHITE_IS_ZERO
-
-
-def _compression(image: Image.Image) -> int:
-    tags: Any = image.tag_v2  # type: ignore[attr-defined]
-    compression: int = tags.get(_COMPRESSION, _UNCOMPRESSED)
-    return compression
+    return image.tag_v2.get(_COMPRESSION, _UNCOMPRESSED) not in _COMPRESSIONS  # type: ignore[attr-defined]
 
 
 def _values(tags: Any, tag: int) -> tuple[int, ...]:
