@@ -18,7 +18,7 @@ _CODESTREAM = b"\xff\x4f\xff\x51"
 
 
 def jpeg_segments(content: bytes) -> Iterator[tuple[int, int, int]]:
-    """Marker of each segment of a JPEG, where it begins and where it ends: by its length, as thumbnails have markers."""
+    """Marker, beginning and end of each segment of a JPEG; by their lengths, for thumbnails within have markers too."""
     end = 2
     while found := _MARKER.search(content, end):
         marker, end = content[found.start() + 1], found.end()
