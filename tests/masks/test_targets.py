@@ -30,9 +30,10 @@ def test_what_may_be_written(out):
     check_targets([out / "new.png", ours(out / "old.png"), out / "empty.png", out / "new folder" / "a.png"], [], out)
 
 
-@pytest.mark.parametrize(
-    "content", [b"x", b"\x89PNG\r\n\x1a\n", encode_mask(np.zeros((2, 2), np.uint8), palette(["a"]))]
-)
+UNMARKED = encode_mask(np.zeros((2, 2), np.uint8), palette(["a"]))
+
+
+@pytest.mark.parametrize("content", [b"x", b"\x89PNG\r\n\x1a\n", UNMARKED])
 def test_a_file_of_somebody_else_s_is_not(out, content):
     (out / "a.png").write_bytes(content)
     with pytest.raises(TrtpostError, match="no mask or overlay that trtpost wrote"):
