@@ -93,7 +93,7 @@ def _segment(segmenter: Segmenter, photo: Path, name: str, console: PlainConsole
     with watch("encode"):
         result.save_mask(OUTPUT / f"{name}.mask.png")
     write_picture(result.overlay(), OUTPUT / f"{name}.overlay.png")
-    return replace(result, timing=result.timing.with_stage("encode", watch.timing.encode))
+    return replace(result, timing=replace(result.timing, encode=watch.timing.encode))
 
 
 def mean_iou(mask: NDArray[np.uint8], truth: NDArray[np.uint8], classes: int) -> float:

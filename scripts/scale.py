@@ -25,7 +25,8 @@ from trtpost import BuildOptions, Segmenter, build
 from trtpost.bench.measure import machine
 from trtpost.bench.picture import sides_of, write_photo
 from trtpost.bundle.folder import Bundle
-from trtpost.jobs import plan_jobs, run_all
+from trtpost.jobs.plan import plan_jobs
+from trtpost.jobs.run import run_all
 from trtpost.machine import default_threads
 from trtpost.photos.find import find_photos
 from trtpost.ray.cluster import cluster

@@ -1,4 +1,4 @@
-"""The GPU: what there is, asked from the driver itself, and what the runtime needs of it, through pycuda.
+"""Drives the GPU: what there is, asked from the driver itself, and what the runtime needs of it, through pycuda.
 
 The only module that imports pycuda, which is found when the first plan is run. There is no `pycuda.autoinit`: the
 device's primary context is retained, which TensorFlow, PyTorch and TensorRT in the same process share, and it is
@@ -79,7 +79,7 @@ def _library() -> ctypes.CDLL:
 
 @contextmanager
 def understood(doing: str) -> Iterator[None]:
-    """What pycuda raises while `doing` something, as one sentence.
+    """Make one sentence of what pycuda raises while `doing` something.
 
     Raises:
         BackendError: instead of pycuda's errors.
@@ -170,7 +170,7 @@ class Stream:
         _ask("cuEventRecordWithFlags", self._events[index], ctypes.c_void_p(self.handle), flags)
 
     def wait(self) -> None:
-        """Until all work of the stream is done.
+        """Wait until all work of the stream is done.
 
         Raises:
             BackendError: some of it failed.
@@ -179,7 +179,7 @@ class Stream:
             self._stream.synchronize()
 
     def milliseconds(self, first: int, last: int) -> float:
-        """Between two marks, after `wait`."""
+        """Milliseconds between two marks, after `wait`."""
         result = ctypes.c_float()
         _ask("cuEventElapsedTime", ctypes.byref(result), self._events[first], self._events[last])
         return result.value
@@ -252,7 +252,7 @@ class Kernel:
     Args:
         ptx: the module.
         name: entry point.
-        arguments: their types, as in `struct`.
+        arguments: types of the kernel's arguments, in the letters of `struct`.
     """
 
     def __init__(self, ptx: str, name: str, arguments: str) -> None:
@@ -319,7 +319,7 @@ def captured(stream: Stream) -> Iterator[list[Graph]]:
 
 
 class _Captures(threading.local):
-    """What this thread is doing: no memory may be freed by a thread that records a graph."""
+    """State of this thread: no memory may be freed by one that records a graph."""
 
     def __init__(self) -> None:
         self.under_way = False

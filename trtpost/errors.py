@@ -16,7 +16,7 @@ class TrtpostError(Exception):
     """Base of all faults that the user can mend."""
 
     def __str__(self) -> str:
-        """The message, which may hold names of anybody's, as text for one line of a terminal or a log."""
+        """The message, which may hold names of anybody's, in one line for a terminal or a log."""
         return one_line(super().__str__())
 
 
@@ -49,7 +49,7 @@ class MissingPackageError(TrtpostError):
 
 
 class DoubtWarning(UserWarning):
-    """What was decided for the user and may be wrong, though nothing failed: a sentence, with what settles it."""
+    """A sentence on what was decided for the user and may be wrong, though nothing failed, with what settles it."""
 
 
 def doubt(text: str) -> None:
@@ -62,17 +62,17 @@ def doubt(text: str) -> None:
 
 
 def printable(text: str) -> str:
-    """Text that can be encoded: file names need not be."""
+    """Make text that can be encoded: file names need not be."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def one_line(text: str) -> str:
-    """Text for a line of a terminal: what is no character to see becomes its escape, such as a file name's newline."""
+    """Make one line for a terminal: what is no character to see becomes its escape, such as a file name's newline."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """What may have been meant, to be added to a sentence; empty where nothing known is like it."""
+    """The known name that may have been meant, to be added to a sentence; empty where none is like what was given."""
     from difflib import get_close_matches
 
     close = get_close_matches(given, list(known), 1)

@@ -1,4 +1,4 @@
-"""What this machine gives a process."""
+"""Tells what this machine gives a process."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def require(module: str, extra: str | None, purpose: str) -> ModuleType:
 
     Args:
         module: what is imported.
-        extra: of ours that brings it; None: none does, because only benchmarks against it want it.
+        extra: the one of ours that brings it; None: none does, because only benchmarks against it want it.
         purpose: what needs it.
 
     Raises:
@@ -85,7 +85,7 @@ def installation(extra: str) -> str:
 
 
 def pip_here() -> str:
-    """How pip is called that installs into the environment which runs this, whichever the shell's is."""
+    """The command of the pip that installs into the environment which runs this, whichever the shell's is."""
     try:
         python = str(Path(sys.executable).relative_to(Path.cwd()))
     except (ValueError, OSError):
@@ -97,7 +97,7 @@ _RIVALS = {"cv2": "opencv-python-headless"}
 """Packages that are not called like their modules."""
 
 INDEXES = {"tensorrt": " --extra-index-url https://pypi.nvidia.com"}
-"""What has to be added to the command where the libraries are not on the usual index."""
+"""Options of the command that installs an extra whose libraries are not on the usual index."""
 
 
 def _in_brackets(extras: set[str]) -> str:

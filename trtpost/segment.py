@@ -19,24 +19,12 @@ from trtpost.errors import BackendError, ImageError, SpecError, doubt
 from trtpost.kernels.cpu import MAX_THREADS
 from trtpost.masks.colours import overlay, palette
 from trtpost.masks.marks import fingerprint
-from trtpost.masks.write import encode_mask, write_mask
-from trtpost.photos.decode import Photo, from_pillow
+from trtpost.masks.png import encode_mask
+from trtpost.photos.decode import Photo
+from trtpost.photos.given import PhotoLike, photo_of
 from trtpost.photos.pixels import check_size, pixels_of
-from trtpost.photos.read import SupportsArray, SupportsDLPack, as_array, check_photo, read_photo, read_reduced
 from trtpost.spec import Backend, Encoding
 from trtpost.timing import Stopwatch, Timing
-
-PhotoLike = str | os.PathLike[str] | bytes | NDArray[np.uint8] | Image.Image | SupportsArray | SupportsDLPack
-"""A path, the content of an image file, an image of Pillow's, or uint8 [H, W, 3] in RGB order: a NumPy array, or what
-gives one on the CPU by `__array__` or `__dlpack__`, as tensors of PyTorch, TensorFlow and JAX do."""
-
-_ADVICE = {
-    "bytearray": "bytes(photo)",
-    "memoryview": "bytes(photo)",
-    "list": "np.array(photo, np.uint8), or batch(photos) for several photos",
-    "tuple": "np.array(photo, np.uint8), or batch(photos) for several photos",
-}
-"""What to write instead, by the type of what was given."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +38,7 @@ class Result:
             image was given it may be in that one's memory: who fills it again changes what `overlay` shows.
         classes: name of each class id.
         timing: milliseconds of each stage; of a batch, the photo's share.
-        fingerprint: of everything that decided the mask: see `Segmenter.fingerprint`.
+        fingerprint: hash of everything that decided the mask: see `Segmenter.fingerprint`.
     """
 
     mask: NDArray[Any] = field(repr=False)
@@ -88,6 +76,8 @@ class Result:
             ImageError: the path does not end in `.png`, class ids that 16 bits do not hold, or the file cannot be
                 written.
         """
+        from trtpost.masks.write import write_mask  # who saves none does without
+
         name = os.fspath(path) if isinstance(path, os.PathLike) else path
         if not isinstance(name, str):
             raise ImageError(f"a mask is saved under a path, a text or a Path, not under a {type(path).__name__}")
@@ -96,7 +86,7 @@ class Result:
 
 @dataclass(frozen=True)
 class _Decoded:
-    """Pixels uint8 [h, w, 3] of a photo of `size` (H, W), smaller where a fraction was decoded."""
+    """The pixels of a photo, uint8 [h, w, 3], smaller than its `size` (H, W) where a fraction was decoded."""
 
     pixels: Photo
     size: tuple[int, int]
@@ -161,7 +151,7 @@ class Segmenter:
 
     @property
     def engine(self) -> str:
-        """What runs the bundle, for people."""
+        """Name of what runs the bundle, for people."""
         return self._engine.name
 
     @property
@@ -249,21 +239,7 @@ class Segmenter:
     def _decode(self, photo: PhotoLike) -> _Decoded:
         pre, watch = self.bundle.passport.pre, Stopwatch()
         with watch("decode"):
-            if isinstance(photo, Image.Image):
-                pixels = from_pillow(photo)
-                size = (pixels.shape[0], pixels.shape[1])
-            elif not isinstance(photo, type) and isinstance(photo, SupportsArray | SupportsDLPack):
-                if isinstance(photo, np.ma.MaskedArray):
-                    raise ImageError("a photo has no gaps, so it cannot be a masked array: give array.filled(0)")
-                pixels = np.asarray(check_photo(as_array(photo)))
-                size = (pixels.shape[0], pixels.shape[1])
-            elif not isinstance(photo, str | bytes | os.PathLike):
-                raise ImageError(_not_a_photo(photo))
-            elif self._fast_decode:
-                pixels, size = read_reduced(_source(photo), (pre.height, pre.width))
-            else:
-                pixels = read_photo(_source(photo))
-                size = (pixels.shape[0], pixels.shape[1])
+            pixels, size = photo_of(photo, (pre.height, pre.width) if self._fast_decode else None)
         try:
             check_size(size, self.bundle.passport.post)
         except ImageError as error:
@@ -314,17 +290,3 @@ class Segmenter:
         pixels = np.ascontiguousarray(each[0])[None] if len(each) == 1 else np.stack(each)
         missing = passport.located.batch - len(photos)
         return np.concatenate([pixels, np.repeat(pixels[-1:], missing, axis=0)]) if missing > 0 else pixels
-
-
-def _source(photo: str | os.PathLike[str] | bytes) -> str | bytes:
-    """A path as text, or the content of an image file."""
-    return photo if isinstance(photo, bytes) else os.fsdecode(photo)
-
-
-def _not_a_photo(photo: object) -> str:
-    """A sentence on something that is no photo, which says what to write instead."""
-    name = type(photo).__name__
-    advice = _ADVICE.get(name, "photo.read()" if hasattr(photo, "read") else None)
-    return f"a photo must be a path, an image file's bytes, an image or a uint8 array [H, W, 3], not a {name}" + (
-        f": give {advice}" if advice else ""
-    )

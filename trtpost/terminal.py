@@ -1,4 +1,4 @@
-"""What goes to the terminal: text that is seen, and does nothing."""
+"""Prints to the terminal: text that is seen, and does nothing."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class PlainConsole(Console):
         super().__init__(emoji=False, highlight=False, **settings)  # a class may be called :car:
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """As rich does it, of text in which everything is to be seen."""
+        """Make rich's text, in which everything is to be seen."""
         return super().render_str(_lines(text), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """The same of what is text of rich's own already, such as what a bar is at."""
+        """Render what is text of rich's own already, such as what a bar is at, so that everything is to be seen."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=_lines(segment.text))
 
@@ -55,5 +55,5 @@ def _lines(text: str) -> str:
 
 
 def as_markup(text: str) -> str:
-    """Text from a file, as one line of markup that means just this."""
+    """Make one line of markup that means just this text, which came from a file."""
     return escape(one_line(text))

@@ -1,4 +1,4 @@
-"""Where the milliseconds go, stage by stage."""
+"""Measures where the milliseconds go, stage by stage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STAGE_NAMES = {
     "download": "D2H",
     "encode": "encode",
 }
-"""Stage to the name that people read, in the order in which they run."""
+"""The name of each stage that people read, in the order in which they run."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,6 @@ class Timing:
         if not self.uploaded:
             return None
         return f"H2D {_rate(self.uploaded, self.upload)}, D2H {_rate(self.downloaded, self.download)}"
-
-    def with_stage(self, stage: str, milliseconds: float) -> Timing:
-        """A copy with one stage set."""
-        return replace(self, **{stage: milliseconds})  # type: ignore[arg-type]  # stages are float
 
     def to_json(self) -> dict[str, float]:
         """Stages and `total`, rounded to microseconds, and the bytes that were copied to a GPU and back."""
@@ -98,7 +94,7 @@ class Stopwatch:
 
     @property
     def timing(self) -> Timing:
-        """What has been collected so far."""
+        """The stages that have been collected so far."""
         return Timing(**self._stages, uploaded=self._copied[0], downloaded=self._copied[1])
 
 

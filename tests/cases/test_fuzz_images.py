@@ -18,7 +18,8 @@ from PIL import Image
 
 from trtpost.builder.build import build
 from trtpost.errors import ImageError
-from trtpost.photos.read import check_photo, read_photo, read_reduced
+from trtpost.photos.given import check_photo
+from trtpost.photos.read import read_photo, read_reduced
 from trtpost.segment import Segmenter
 
 SEEDS = range(2_000)

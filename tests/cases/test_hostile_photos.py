@@ -17,7 +17,7 @@ from PIL import Image
 
 from trtpost.builder.build import build
 from trtpost.errors import ImageError
-from trtpost.photos import cost, decode
+from trtpost.photos import cost, rgb
 from trtpost.photos.admission import Admission, weight_of
 from trtpost.photos.read import read_photo
 
@@ -187,7 +187,7 @@ def test_strips_change_nothing(monkeypatch, mode):
     image = Image.fromarray(pixels[..., 0].astype(np.uint16) * 251) if mode == "I;16" else image.convert(mode)
     image.save(stream, "PNG")
     whole = read_photo(stream.getvalue())
-    monkeypatch.setattr(decode, "STRIP_PIXELS", 100)
+    monkeypatch.setattr(rgb, "STRIP_PIXELS", 100)
     assert np.array_equal(read_photo(stream.getvalue()), whole)
 
 
@@ -221,7 +221,8 @@ def test_pixels_wait_for_each_other():
 FOLDER = """
 import resource, sys
 from pathlib import Path
-from trtpost.jobs import plan_jobs, run_all
+from trtpost.jobs.plan import plan_jobs
+from trtpost.jobs.run import run_all
 from trtpost.photos.find import find_photos
 from trtpost.segment import Segmenter
 with Segmenter(sys.argv[1], threads=2) as segmenter:

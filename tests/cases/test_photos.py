@@ -19,8 +19,8 @@ from PIL import Image, ImageCms
 
 from trtpost.builder.build import build
 from trtpost.errors import ImageError
-from trtpost.photos import decode
-from trtpost.photos.decode import FORMATS
+from trtpost.photos import formats
+from trtpost.photos.formats import FORMATS
 from trtpost.photos.limits import MAX_PIXELS
 from trtpost.photos.read import read_photo, read_reduced
 from trtpost.segment import Segmenter
@@ -131,12 +131,12 @@ def test_heic_without_its_decoder_says_what_to_install(monkeypatch):
     Image.init()
     monkeypatch.delitem(Image.OPEN, "HEIF", raising=False)
     monkeypatch.setitem(sys.modules, "pi_heif", None)
-    decode._register_heif.cache_clear()
+    formats._register_heif.cache_clear()
     try:
         with pytest.raises(ImageError, match=r"is HEIC, which needs a decoder: pip install 'pi-heif>="):
             read_photo(HEIC)
     finally:
-        decode._register_heif.cache_clear()
+        formats._register_heif.cache_clear()
 
 
 # --- colours and depths -----------------------------------------------------------------------------------------------

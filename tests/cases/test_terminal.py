@@ -26,7 +26,8 @@ from trtpost.cli.console import ConsoleProgress
 from trtpost.cli.doctor import Finding
 from trtpost.cli.inspect import Inspected
 from trtpost.errors import DoubtWarning, ImageError, TrtpostError, doubt
-from trtpost.jobs import Job, Outcome, Share
+from trtpost.jobs.plan import PhotoJob
+from trtpost.jobs.report import Outcome, Share
 from trtpost.photos.find import PhotoFile
 from trtpost.terminal import PlainConsole, as_markup
 from trtpost.timing import Timing
@@ -132,7 +133,7 @@ def test_steps_and_warnings():
 
 
 def test_lines_of_photos():
-    job = Job(PhotoFile(Path(HOSTILE), Path(HOSTILE)), Path(HOSTILE), None)
+    job = PhotoJob(PhotoFile(Path(HOSTILE), Path(HOSTILE)), Path(HOSTILE), None)
     check(Outcome(job, (2, 2), Timing(), classes=(Share(0, HOSTILE, 1.0),)).describe() + "\n")
 
 

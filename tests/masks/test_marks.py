@@ -15,12 +15,12 @@ from PIL import Image
 from trtpost.builder.build import build
 from trtpost.bundle.folder import load_bundle, read_bundle, record_verification
 from trtpost.bundle.passport import Verification
-from trtpost.jobs import Job, run
+from trtpost.jobs.plan import PhotoJob
+from trtpost.jobs.run import run
 from trtpost.masks import marks
 from trtpost.masks.colours import palette
 from trtpost.masks.marks import ENDS, ends_of, is_done, mark_of, marked_size
-from trtpost.masks.png import END, HEAD, HEADER, with_text
-from trtpost.masks.write import encode_mask
+from trtpost.masks.png import END, HEAD, HEADER, encode_mask, with_text
 from trtpost.photos.find import PhotoFile
 from trtpost.segment import Segmenter
 
@@ -113,7 +113,7 @@ VERIFICATION = Verification("net", "0", "engine", 1, 10, 0.9, 0, 1, 0.8)
 def test_a_mask_of_a_run_is_done(segmenter, bundle, tmp_path, encoding):
     source, target = photo(tmp_path / "photo.jpg"), tmp_path / "photo.mask.png"
     assert not is_done(target, source, segmenter.fingerprint)
-    outcome = run(segmenter, Job(PhotoFile(source, Path("photo.jpg")), target, None), repeat=1, encoding=encoding)
+    outcome = run(segmenter, PhotoJob(PhotoFile(source, Path("photo.jpg")), target, None), repeat=1, encoding=encoding)
     assert outcome.error is None
     assert is_done(target, source, segmenter.fingerprint)
     for other in ("palette", "packed", "gray"):

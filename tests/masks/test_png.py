@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from PIL import Image
 
+from trtpost.errors import SpecError
 from trtpost.kernels import cpu
 from trtpost.masks.colours import palette
-from trtpost.masks.png import bits_for, palette_png
+from trtpost.masks.png import bits_for, encode_mask, palette_png
 
 RNG = np.random.default_rng(0)
 COLOURS = palette([f"{index}" for index in range(256)])
@@ -168,3 +169,43 @@ def test_chunks_are_whole():
         at += 12 + length
     assert [name for name, _ in chunks] == [b"IHDR", b"PLTE", b"IDAT", b"IEND"]
     assert chunks[1] == (b"PLTE", 48)
+
+
+@pytest.mark.parametrize("classes", [2, 4, 16])
+def test_every_reader_makes_of_a_packed_mask_what_it_makes_of_the_other(classes):
+    cv2, tensorflow = package("cv2"), package("tensorflow")
+    mask = np.random.default_rng(classes).integers(0, classes, (9, 13)).astype(np.uint8)
+    colours = palette([f"{index}" for index in range(classes)])
+    plain, packed = (encode_mask(mask, colours, encoding) for encoding in ("palette", "packed"))
+    assert plain[24] == 8
+    assert packed[24] == {2: 1, 4: 2, 16: 4}[classes]
+    for flag in (cv2.IMREAD_UNCHANGED, cv2.IMREAD_COLOR, cv2.IMREAD_GRAYSCALE):
+        one, other = (cv2.imdecode(np.frombuffer(png, np.uint8), flag) for png in (plain, packed))
+        np.testing.assert_array_equal(one, other)
+    for channels in (0, 1, 3):
+        one, other = (tensorflow.io.decode_png(png, channels=channels).numpy() for png in (plain, packed))
+        np.testing.assert_array_equal(one, other)
+    with Image.open(io.BytesIO(packed)) as image:
+        np.testing.assert_array_equal(np.asarray(image), mask)
+
+
+@pytest.mark.parametrize("classes", [2, 8, 256])
+def test_every_reader_takes_a_gray_mask_as_ids(classes):
+    """Of a palette OpenCV and TensorFlow make colours, as docs/infer.md says."""
+    cv2, tensorflow = package("cv2"), package("tensorflow")
+    mask = np.random.default_rng(classes).integers(0, classes, (9, 13)).astype(np.uint8)
+    colours = palette([f"{index}" for index in range(classes)])
+    gray, coloured = (encode_mask(mask, colours, encoding) for encoding in ("gray", "palette"))
+    for png in (gray, coloured):
+        with Image.open(io.BytesIO(png)) as image:
+            np.testing.assert_array_equal(np.asarray(image), mask)
+    for flag in (cv2.IMREAD_UNCHANGED, cv2.IMREAD_GRAYSCALE):
+        np.testing.assert_array_equal(cv2.imdecode(np.frombuffer(gray, np.uint8), flag), mask)
+    assert cv2.imdecode(np.frombuffer(coloured, np.uint8), cv2.IMREAD_UNCHANGED).shape == (9, 13, 3)
+    np.testing.assert_array_equal(tensorflow.io.decode_png(gray).numpy()[..., 0], mask)
+    assert tensorflow.io.decode_png(coloured).shape == (9, 13, 3)
+
+
+def test_an_unknown_encoding_is_refused():
+    with pytest.raises(SpecError, match="must be one of palette, packed, gray, not 'grey'"):
+        encode_mask(np.zeros((2, 2), np.uint8), palette(("a", "b")), "grey")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,7 @@ def _ours(
         result = segmenter(photo)
         with watch("encode"):
             result.save_mask(target, encoding)
-        return result.timing.with_stage("encode", watch.timing.encode)
+        return replace(result.timing, encode=watch.timing.encode)
 
     return System(name, run, close=segmenter.close)
 

@@ -316,9 +316,10 @@ def infer(
 
     A mask or an overlay that trtpost wrote is replaced by the next one of its name, and no other file is.
     """
-    from trtpost import jobs as inference
     from trtpost.bundle.folder import load_bundle, newest_bundle
     from trtpost.errors import SpecError
+    from trtpost.jobs.plan import plan_jobs
+    from trtpost.jobs.run import run_all, to_stdout
     from trtpost.photos.find import STDIN as STDOUT
     from trtpost.photos.find import find_photos
     from trtpost.segment import Segmenter
@@ -333,9 +334,9 @@ def infer(
         if surplus := [flag for flag, value in given.items() if value]:
             raise SpecError(f"-o - writes a mask to stdout and nothing else: leave {', '.join(surplus)} out")
         with Segmenter(path, backend=backend, threads=threads, fast_decode=fast_decode) as segmenter:
-            inference.to_stdout(segmenter, photos, mask)
+            to_stdout(segmenter, photos, mask)
         return
-    jobs = inference.plan_jobs(photos, output, overlay=overlay)
+    jobs = plan_jobs(photos, output, overlay=overlay)
     if ray is not None:
         given = {"--overlay": overlay, "--repeat": repeat > 1, "--profile": profile, "-": Path("-") in images}
         if surplus := [flag for flag, value in given.items() if value]:
@@ -363,7 +364,7 @@ def infer(
         warm_up = segmenter.warm_up() if len(jobs) > 1 or repeat > 1 or profile else None
         layers = segmenter.profile(jobs[0].photo.source) if profile else []
         with _bar(len(jobs), "photos", quiet=as_json) as advance:
-            outcomes, seconds = inference.run_all(
+            outcomes, seconds = run_all(
                 segmenter,
                 jobs,
                 repeat=repeat,
@@ -390,15 +391,15 @@ def _show_outcomes(
     path: Path, engine: dict[str, Any], outcomes: Any, seconds: float, layers: Any = (), *, as_json: bool
 ) -> None:
     """What became of the photos, on the terminal or as JSON; exit code 1 where one failed."""
-    from trtpost import jobs as inference
     from trtpost.cli import tables
     from trtpost.errors import one_line
+    from trtpost.jobs import report
 
     if as_json:
-        print(inference.to_json(path, engine, outcomes, seconds, layers))
+        print(report.to_json(path, engine, outcomes, seconds, layers))
     else:
-        listed = len(outcomes) <= inference.LISTED
-        rows = inference.timing_rows(outcomes)
+        listed = len(outcomes) <= report.LISTED
+        rows = report.timing_rows(outcomes)
         if rows:
             _console().show(tables.timing_table(rows))
         if layers:
@@ -409,7 +410,7 @@ def _show_outcomes(
             elif listed and not one.skipped:
                 _say(one.describe())
         if len(outcomes) > 1 and not any(one.summary for one in outcomes):
-            _say(inference.summary_line(outcomes, seconds))
+            _say(report.summary_line(outcomes, seconds))
     if any(one.error for one in outcomes):
         raise typer.Exit(1)
 

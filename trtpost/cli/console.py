@@ -1,4 +1,4 @@
-"""Progress on the terminal: a spinner or a bar while a step runs, one line when it is done."""
+"""Shows progress on the terminal: a spinner or a bar while a step runs, one line when it is done."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ConsoleProgress(Progress):
 
     @contextmanager
     def step(self, title: str) -> Iterator[Step]:
-        """A spinner with what is being done, and a bar where the step tells how far it is; then what it came to."""
+        """Show a spinner with what is being done, a bar where the step tells how far it is, then what it came to."""
         with _bar(self._console, SpinnerColumn(), TextColumn("{task.description}", markup=False), _KnownBar()) as bar:
             description = f"{title}: {DOING.get(title, title)} ..."
             step = _ConsoleStep(bar, bar.add_task(description, total=None), title)
@@ -52,7 +52,7 @@ class ConsoleProgress(Progress):
         self._console.print(f"[bold]{title:10}[/]{as_markup(step.result)}", soft_wrap=True, highlight=False)
 
     def warn(self, text: str) -> None:
-        """A line of its own that is not overlooked."""
+        """Print a doubt on a line of its own, which is not overlooked."""
         self._console.print(f"[yellow][bold]warning[/] {as_markup(text)}[/]", soft_wrap=True, highlight=False)
 
 
@@ -66,14 +66,14 @@ class _ConsoleStep(Step):
 
 
 class _KnownBar(ProgressColumn):
-    """A bar, or nothing while it is unknown how far the task is."""
+    """Shows a bar, or nothing while it is unknown how far the task is."""
 
     def render(self, task: Task) -> RenderableType:
         return Text() if task.total is None else ProgressBar(task.total, task.completed, width=40)
 
 
 class _Speed(ProgressColumn):
-    """How many a second, over what was done lately."""
+    """Shows how many are done a second, over what was done lately."""
 
     def __init__(self, unit: str) -> None:
         super().__init__(Column(no_wrap=True))  # the bar is what may be shorter

@@ -1,4 +1,4 @@
-"""What is installed here, and what `build` and `infer` would do with it."""
+"""Examines what is installed here, and what `build` and `infer` would do with it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trtpost.packages import installation, installed_version
 
 @dataclass(frozen=True)
 class Finding:
-    """One line; `present` is None where it is neither good nor missing."""
+    """One line of what was found; `present` is None where it is neither good nor missing."""
 
     name: str
     text: str
@@ -73,7 +73,7 @@ def examine() -> list[Finding]:
 
 
 def _infer() -> str:
-    """What runs a bundle here."""
+    """A sentence on what runs a bundle here."""
     machine = this_machine()
     on_cpu = f"ONNX Runtime and {'the fused kernel' if cpu.is_available() else 'the function body'} on the CPU"
     if machine.driver is None or not machine.driver.devices:

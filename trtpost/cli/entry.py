@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trtpost.errors import TrtpostError
 
 GRACE_SECONDS = 2.0
-"""For which a process that was told to end cleans up by itself. The exception that ends it may be lost: Python only
+"""Time in which a process that was told to end cleans up by itself. The exception that ends it may be lost: Python only
 prints one that is raised inside a finalizer or a callback of its own."""
 
 _received: list[int] = []
@@ -23,7 +23,7 @@ _received: list[int] = []
 
 
 def main() -> None:
-    """Entry point: faults that the user can mend become one sentence and exit code 1, Ctrl-C one word and 130."""
+    """Run a command: faults that the user can mend become one sentence and exit code 1, Ctrl-C one word and 130."""
     signal.signal(signal.SIGTERM, _terminated)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # nohup and the like ignore it
         signal.signal(signal.SIGINT, _terminated)
@@ -70,7 +70,7 @@ def _run() -> None:
 
 
 def _tell(error: TrtpostError | OSError | MemoryError) -> NoReturn:
-    """A fault that the user can mend, as a sentence."""
+    """Tell a fault that the user can mend, in a sentence."""
     from trtpost.errors import TrtpostError
 
     if isinstance(error, TrtpostError):
@@ -86,7 +86,7 @@ def _tell(error: TrtpostError | OSError | MemoryError) -> NoReturn:
 
 
 def _refuse(error: BaseException) -> NoReturn:
-    """Wrong usage: a sentence; nothing at all is asked for the help."""
+    """Tell wrong usage in a sentence; where nothing at all was asked for, show the help."""
     from trtpost.cli.usage import sentence
 
     if type(error).__name__ == "NoArgsIsHelpError":

@@ -1,4 +1,4 @@
-"""What this machine's GPU needs that is not installed: a TensorRT that knows it, and pycuda, compiled here.
+"""Installs what this machine's GPU needs: a TensorRT that knows it, and pycuda, compiled here.
 
 pycuda has no wheels and asks for a CUDA toolkit. It needs no more of one than two header files, which NVIDIA publishes
 in wheels, and the driver's own library to link against.
@@ -36,10 +36,10 @@ class Needs:
     """What a machine with an NVIDIA driver lacks to run plans on its GPU.
 
     Attributes:
-        gpu: the GPU that plans run on.
+        gpu: where plans run.
         cuda: the newest CUDA version that its driver supports, such as `13.0`.
-        package: TensorRT's, to be installed with pip; None where one is there that knows this GPU, or none can be had
-            from the package index.
+        package: the one of TensorRT to install with pip; None where one is there that knows this GPU, or none can be
+            had from the package index.
         replaces: packages that have to go for it, because they are made for a newer driver.
         pycuda: True where it has to be compiled.
         by_hand: what only the user can do: a sentence each, with the command.
@@ -65,7 +65,7 @@ class Needs:
 
 
 def needs(driver: cuda.Driver | None = None) -> Needs | None:
-    """What is missing here; None where there is no driver, or no GPU that it sees.
+    """Look for what is missing here; None where there is no driver, or no GPU that it sees.
 
     Args:
         driver: None: this machine's.
@@ -99,7 +99,7 @@ def needs(driver: cuda.Driver | None = None) -> Needs | None:
 
 
 def _installed(module: str) -> tuple[str, ...]:
-    """The packages that a flavour consists of, as they are called."""
+    """The names of the packages that a flavour consists of."""
     names = [package.name.replace("_", "-") for package in packages_of(module)]
     return tuple(f"{name}{part}" for part in ("", "-bindings", "-libs") for name in names)
 
@@ -108,7 +108,7 @@ def satisfy(missing: Needs, tell: Callable[[str], None]) -> None:
     """Install what is missing into the environment that runs this; what is installed already and runs here stays.
 
     Args:
-        missing: as `needs` gives it.
+        missing: what `needs` gives.
         tell: takes a line on each step before it begins.
 
     Raises:
@@ -136,7 +136,7 @@ def install_pycuda(version: str, library: Path, include: Path | None = None) -> 
     """Compile pycuda without a CUDA toolkit, install it, and see that it runs.
 
     Args:
-        version: of CUDA, `MAJOR.MINOR`; header files of a newer one would ask for functions that the driver lacks.
+        version: the CUDA version, `MAJOR.MINOR`; header files of a newer one ask for functions that the driver lacks.
         library: the driver's, to link against.
         include: folder with `cuda.h` and `cudaProfiler.h`; None fetches them.
 
@@ -176,7 +176,7 @@ def install_pycuda(version: str, library: Path, include: Path | None = None) -> 
 
 
 def check_compiler() -> None:
-    """What compiling takes is looked for before anything is fetched.
+    """Look for what compiling takes, before anything is fetched.
 
     Raises:
         MissingPackageError: it is not there.
@@ -234,8 +234,8 @@ def pip(*arguments: str, doing: str) -> None:
     """Run pip in this environment, silently.
 
     Args:
-        arguments: of pip.
-        doing: what for, as the message begins where it fails.
+        arguments: what pip is called with.
+        doing: what for; the message begins with it where pip fails.
 
     Raises:
         SetupError: it failed; the message has the line of its output that says why.
@@ -246,7 +246,7 @@ def pip(*arguments: str, doing: str) -> None:
 
 
 def said(output: str) -> str:
-    """Of pip's output, where a compiler's may be within, the line that says why it failed."""
+    """The line that says why pip failed, out of its output, in which a compiler's may be."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     compilers = [line for line in lines if re.search(r"[^:\s]: (fatal )?error: |\bld: ", line)]
     scripts = [line for line in lines if line.startswith("error: ") and "subprocess-exited" not in line]
@@ -255,13 +255,13 @@ def said(output: str) -> str:
 
 
 def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Another Python of this environment; not in the working folder, where a `pip.py` might lie."""
+    """Run another Python of this environment; not in the working folder, where a `pip.py` might lie."""
     command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=sys.prefix, capture_output=True, text=True, errors="replace", check=False)
 
 
 def driver_library() -> Path:
-    """Where the driver's library lies, which has been loaded.
+    """Find where the driver's library lies, which has been loaded.
 
     Raises:
         SetupError: it cannot be found.

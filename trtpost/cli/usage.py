@@ -43,5 +43,5 @@ def sentence(error: Any) -> str:
 
 
 def _first(names: str) -> str:
-    """Of `'--output' / '-o'` the first."""
+    """The first of `'--output' / '-o'`."""
     return names.split(" / ", maxsplit=1)[0].strip("'")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import onnx
 
 OPSET = 17
-"""Of the models that we write."""
+"""Operator set of the models that we write."""
 
 
 def convert(
@@ -39,7 +39,7 @@ def convert(
     Args:
         source: SavedModel folder (or the `saved_model.pb` inside), or a file of Keras (`.keras`, `.h5`), a frozen
             GraphDef (binary or text) or TFLite, under any name.
-        signature: of a SavedModel that has several; default `serving_default`, or the only one.
+        signature: which of a SavedModel that has several; default `serving_default`, or the only one.
         input_size: (height, width) where the model leaves them open: some layers need to know it.
 
     Returns:
@@ -90,7 +90,7 @@ def convert(
 
 
 def _in_a_process(request: dict[str, Any]) -> dict[str, str]:
-    """What `trtpost.convert.worker.answer` says in a process of its own; an error where the process fails."""
+    """Run `trtpost.convert.worker.answer` in a process of its own; gives an error where the process fails."""
     folder = Path(request["result"]).parent
     finished = subprocess.run(
         [sys.executable, "-m", "trtpost.convert.worker", str(os.getpid())],

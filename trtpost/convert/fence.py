@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 
 CPU_SECONDS = 3600
-"""Of one conversion. The largest networks that were seen take some minutes."""
+"""Most seconds of one conversion. The largest networks that were seen take some minutes."""
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every architecture
 _VERSION, _PATH_BENEATH = 1, 1
@@ -29,7 +29,7 @@ _WRITE_FILE, _ALL_WRITES = 1 << 1, sum(1 << bit for bit in (1, *range(4, 13)))
 _REFER, _TRUNCATE = 1 << 13, 1 << 14
 
 _SOCKET = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
-"""By machine: how seccomp calls it, and the number of `socket` there."""
+"""The name that seccomp has for each machine, and the number of `socket` there."""
 
 _IO_URING_SETUP = 425  # by which sockets are made as well
 _X32 = 0x40000000  # from here on, the numbers of x86-64's other interface
@@ -54,7 +54,7 @@ class _Program(ctypes.Structure):
 
 
 def kinds() -> tuple[str, ...]:
-    """What this kernel can keep a process to; empty where it is no Linux, or has neither."""
+    """The walls that this kernel has; none where it is no Linux, or has neither."""
     found = []
     if _landlock_version():
         found.append("Landlock")
@@ -90,7 +90,7 @@ def memory_limit() -> int:
 
 
 def out_of_memory() -> str:
-    """What to say of a model that came to the limit, or to the end of the memory where there is no fence."""
+    """A sentence on a model that came to the limit, or to the end of the memory where there is no fence."""
     if sys.platform != "linux":
         return "converting it needs more memory than this machine has: convert it elsewhere, and give the ONNX file"
     return (
@@ -100,7 +100,7 @@ def out_of_memory() -> str:
 
 
 def _limit() -> None:
-    """Seconds of the processors, and memory; the lower ones that the caller has set remain."""
+    """Limit the seconds of the processors, and memory; lower limits that the caller has set remain."""
     import resource
 
     # at the first of the two limits the signal says what it was
@@ -115,7 +115,7 @@ def _limit() -> None:
 
 
 def _without_sockets(libc: ctypes.CDLL) -> None:
-    """`socket` fails with EACCES; processes of another architecture cannot call anything."""
+    """Make `socket` fail with EACCES; processes of another architecture cannot call anything."""
     if platform.machine() not in _SOCKET:
         return
     architecture, socket = _SOCKET[platform.machine()]
@@ -145,7 +145,7 @@ def _landlock_version() -> int:
 
 
 def _write_below(libc: ctypes.CDLL, folder: Path) -> None:
-    """Writing, making and removing files is for `folder` and /dev/null alone."""
+    """Forbid writing, making and removing files anywhere but below `folder`, and in /dev/null."""
     version = _landlock_version()
     if not version:
         return

@@ -7,7 +7,6 @@ import zipfile
 from pathlib import Path
 from typing import BinaryIO
 
-from trtpost.convert.tflite_file import is_tflite
 from trtpost.errors import ModelError, reason
 from trtpost.storage.files import entries_under, existing_file, open_regular
 
@@ -22,7 +21,7 @@ _BY_SUFFIX = {
     ".pb": "graph_def",
     ".pbtxt": "graph_def",
 }
-"""What a file of unknown content is taken for: its reader says best what is wrong with it."""
+"""Formats that files of unknown content are taken for: their readers say best what is wrong with them."""
 
 _SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
 
@@ -83,7 +82,7 @@ def _kind_of_folder(folder: Path) -> str:
 
 
 def _check_files(folder: Path) -> None:
-    """TensorFlow opens what is there: a pipe would wait for ever."""
+    """Refuse a pipe or the like in a SavedModel: TensorFlow opens what is there, and would wait for ever."""
     try:
         for file in entries_under(folder):
             if file.exists() and not (file.is_file() or file.is_dir()):
@@ -108,10 +107,10 @@ def _by_content(source: Path) -> str | None:
     Raises:
         ModelError: they tell something that is known and cannot be taken.
     """
-    if is_tflite(source):
-        return "tflite"
     with open_regular(source) as file:
         start = file.read(4096)
+        if start[4:8] == b"TFL3":
+            return "tflite"
         if start.startswith(HDF5):
             return "keras"
         if start.startswith(ZIP):
@@ -139,7 +138,7 @@ def _kind_of_archive(source: Path) -> str | None:
 
 
 def _kind_of_text(source: Path, first: bytes) -> str | None:
-    """Of protobuf's text form, from the name of the first field."""
+    """The format of a file in protobuf's text form, told by the name of its first field."""
     if first == b"saved_model_schema_version":
         raise ModelError(f"{source} {_A_PART}")
     if first == b"ir_version":
@@ -148,7 +147,7 @@ def _kind_of_text(source: Path, first: bytes) -> str | None:
 
 
 def _kind_of_protobuf(source: Path, fields: set[tuple[int, int]]) -> str | None:
-    """From numbers and wire types of the outermost fields, as onnx.proto, graph.proto and saved_model.proto have them.
+    """The format of a protobuf file, told by its outermost fields: see onnx.proto, graph.proto and saved_model.proto.
 
     Raises:
         ModelError: a SavedModel, which is more than this file.
@@ -163,7 +162,10 @@ def _kind_of_protobuf(source: Path, fields: set[tuple[int, int]]) -> str | None:
 
 
 def _fields(file: BinaryIO) -> set[tuple[int, int]]:
-    """Number and wire type of the outermost fields of a protobuf message; none where it is not one."""
+    """Number and wire type of the outermost fields of a protobuf message; none where it is not one.
+
+    `trtpost.graph.wire` has its messages in memory; files of any size are stepped over here.
+    """
     found = set()
     end = file.seek(0, 2)
     file.seek(0)

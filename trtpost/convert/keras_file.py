@@ -27,7 +27,7 @@ Not those that augment photos: they say so of themselves in every file, and are 
 """
 
 _PACKAGES = frozenset({"keras", "keras_hub", "keras_cv", "keras_nlp", "builtins"})
-"""Whose modules a configuration may name: some releases of Keras import any that it names."""
+"""Packages whose modules a configuration may name: some releases of Keras import any that it names."""
 
 _OTHER_MODELS = frozenset({"TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer"})
 """Layers that load a model of another kind, from anywhere, or unpickle one."""
@@ -41,7 +41,7 @@ class Layer:
 
     Attributes:
         name, class_name: what the user and Keras call it.
-        config: its JSON, the layers inside it too.
+        config: the JSON of the layer, and of the layers inside it.
     """
 
     name: str
@@ -50,13 +50,13 @@ class Layer:
 
 
 def is_archive(path: Path) -> bool:
-    """True for the zip archive that `.keras` files are, False for HDF5."""
+    """Is it the zip archive that `.keras` files are, or else HDF5?"""
     with open_regular(path) as file:
         return file.read(len(HDF5)) != HDF5
 
 
 MAX_CONFIG = 64 << 20
-"""Bytes of a configuration; a network of a thousand layers has one."""
+"""Most bytes of a configuration; a network of a thousand layers has one MiB."""
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -175,7 +175,7 @@ def _config_of_hdf5(path: Path) -> str | bytes:
 
 
 def _own_code(layer: Layer) -> bool:
-    """A Python lambda: Keras 3 marks those of Lambda layers, and everywhere else writes bytecode into a list."""
+    """Is there a Python lambda? Keras 3 marks those of Lambda layers, and elsewhere writes bytecode into a list."""
     return any(
         value.get("class_name") == "__lambda__" or any(map(_is_bytecode, value.values()))
         for value in _own_dicts(layer.config["config"])
@@ -183,7 +183,7 @@ def _own_code(layer: Layer) -> bool:
 
 
 def _is_bytecode(value: object) -> bool:
-    """Marshalled code in base64, defaults and closure."""
+    """Is it marshalled code in base64, with defaults and closure?"""
     if not (isinstance(value, list) and len(value) == 3 and isinstance(value[0], str)):
         return False
     with contextlib.suppress(ValueError):

@@ -125,7 +125,7 @@ def _with_size(function: Any, size: Sequence[int]) -> Any:
 
 
 def _only_concrete_function(loaded: Any) -> Any:
-    """Of a SavedModel without signatures: its one function that was traced."""
+    """The one function that was traced of a SavedModel without signatures."""
     # what makes the model callable is found twice
     functions = {one.name: one for value in (loaded, *vars(loaded).values()) for one in _concrete_functions(value)}
     if len(functions) == 1:
@@ -277,7 +277,7 @@ def _graph_def(path: Path) -> Any:
 
 
 def _settle(placeholder: Any, size: Sequence[int] | None) -> None:
-    """In place: a training switch becomes False, and an image whose size is open has `size`."""
+    """Settle a placeholder in place: a training switch becomes False, and an image of open size has `size`."""
     import tensorflow as tf
 
     shape = tf.TensorShape(placeholder.attr["shape"].shape)

@@ -25,7 +25,7 @@ MODULES = (
     *("spectral_ops", "stateful_random_ops", "stateless_random_ops", "stateless_random_ops_v2", "string_ops"),
     *("uniform_quant_ops",),
 )
-"""Of TensorFlow's generated modules (`tensorflow.python.ops.gen_*`), those whose operators compute."""
+"""Generated modules of TensorFlow (`tensorflow.python.ops.gen_*`) whose operators compute."""
 
 FRAMEWORK = frozenset(
     {
@@ -75,7 +75,7 @@ NOT_COMPUTING = frozenset(
 SAVING = frozenset(
     {"Save", "SaveSlices", "SaveV2", "MergeV2Checkpoints", "Restore", "RestoreSlice", "RestoreV2", "ShardedFilename"}
 )
-"""What writes and reads checkpoints: the saver's own, which nothing else in a model may use."""
+"""Operators that write and read checkpoints: the saver's own, which nothing else in a model may use."""
 
 WRITING = frozenset({"Save", "SaveSlices", "SaveV2", "MergeV2Checkpoints"})
 
@@ -95,12 +95,12 @@ def computing() -> frozenset[str]:
 
 
 def is_computing(operator: str) -> bool:
-    """True where an operator has no effect but its outputs, and variables in memory."""
+    """Has an operator no effect but its outputs, and variables in memory?"""
     return operator in computing() or (TRAINING.fullmatch(operator) is not None and operator not in NOT_COMPUTING)
 
 
 MAX_NODES = 1 << 20
-"""Of a graph whose functions are expanded, as they are when it is frozen: eight times what an ONNX file may have."""
+"""Most nodes of a graph whose functions are expanded, as when it is frozen: eight times an ONNX file's."""
 
 
 def check_graph_def(graph: Any) -> None:
@@ -141,7 +141,7 @@ def check_saved_model(folder: Path) -> None:
 
 
 def _beginnings(meta_graph: Any) -> tuple[list[str], list[str]]:
-    """Where loading and running may begin, but for the saver: nodes of the graph, and functions."""
+    """The nodes and functions at which loading and running may begin, but for the saver."""
     graph = meta_graph.graph_def
     signatures = [one for signature in meta_graph.signature_def.values() for one in signature.outputs.values()]
     ends = [_node_of(tensor.name) for tensor in signatures]

@@ -91,11 +91,11 @@ HANDLERS: dict[str, tuple[Any, list[Any]]] = {
     "ResizeArea": (linear, []),
     "ScaleAndTranslate": (linear, []),
 }
-"""As tf2onnx takes them."""
+"""The handlers, in the form that tf2onnx takes."""
 
 
 def _matrix(node: Any, axis: int, source: int, constants: list[Any]) -> NDArray[np.float32]:
-    """What one axis of the node does, float32 [target, source]: its result for an image of each unit vector."""
+    """The matrix of one axis, float32 [target, source]: what the node makes of an image of each unit vector."""
     import tensorflow as tf
 
     shape = [source, 1, 1, 1]
@@ -129,12 +129,12 @@ def _index(source: int, target: int, *, align: bool, half: bool) -> NDArray[np.i
 
 
 def _repeats(table: NDArray[np.int64], source: int) -> bool:
-    """True where every source pixel is repeated as often as every other."""
+    """Is every source pixel repeated as often as every other?"""
     return len(table) % source == 0 and bool((table == np.arange(len(table)) // (len(table) // source)).all())
 
 
 def _index_node(ctx: Any, node: Any, axis: int, *, align: bool, half: bool) -> str:
-    """What `_index` computes, in the graph, for sizes that are known when it runs; int64 [target]."""
+    """Compute `_index` in the graph, for sizes that are known when it runs; int64 [target]."""
 
     def make(op: str, *inputs: str, **attributes: Any) -> str:
         return str(ctx.make_node(op, list(inputs), attr=attributes).output[0])
@@ -187,7 +187,7 @@ def _cast(ctx: Any, tensor: str, to: int) -> str:
 
 
 def _replace(ctx: Any, node: Any, op: str, inputs: list[str], attributes: dict[str, Any]) -> None:
-    """The node under its own name, with its own output, as another operator."""
+    """Put another operator in the place of a node, under its name and with its output."""
     shapes, dtypes, outputs = node.output_shapes, node.output_dtypes, node.output
     ctx.remove_node(node.name)
     ctx.make_node(op, inputs, attr=attributes, name=node.name, outputs=outputs, shapes=shapes, dtypes=dtypes)

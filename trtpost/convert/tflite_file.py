@@ -19,42 +19,36 @@ from trtpost.spec import parse_labels
 from trtpost.storage.files import open_regular
 
 _LARGEST_LABELS = 1 << 22
-"""Bytes of class names that are read: archives may hold a thousand times their own size."""
+"""Most bytes of class names: archives may hold a thousand times their own size."""
 
 UNPACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """How entries of archives may be compressed: Python unpacks the other kinds whole, whatever little is asked for."""
 
 _MOST_TABLES = 1 << 17
-"""Of one list: buffers are the longest, one for each tensor."""
+"""Most tables in one list: buffers are the longest, one for each tensor."""
 
 _LONGEST_TEXT = 4096
-"""Bytes of a name."""
+"""Most bytes of a name."""
 
 _NORMALIZATION_OPTIONS = 1  # in the union ProcessUnitOptions
 
 
 @dataclass(frozen=True)
 class Metadata:
-    """Normalisation as `(pixel - mean) / std`, and class names; empty where the file says nothing."""
+    """The normalisation, `(pixel - mean) / std`, and class names; empty where the file says nothing."""
 
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     labels: tuple[str, ...] = ()
 
     def to_properties(self) -> dict[str, str]:
-        """As metadata entries of an ONNX model."""
+        """The metadata entries of an ONNX model that say the same."""
         properties = {}
         if self.mean and self.std:
             properties["normalization"] = json.dumps({"mean": self.mean, "std": self.std})
         if self.labels:
             properties["labels"] = json.dumps(self.labels)
         return properties
-
-
-def is_tflite(path: Path) -> bool:
-    """True where the file has TFLite's identifier."""
-    with open_regular(path) as file:
-        return file.read(8)[4:] == b"TFL3"
 
 
 def custom_operators(path: Path) -> list[tuple[str, bytes]]:
@@ -186,10 +180,10 @@ def _floats(table: Any, number: int) -> tuple[float, ...]:
 
 
 def _text(table: Any, number: int) -> str:
-    """A name; not one so long that copying it from a shared place, again and again, would take the memory.
+    """Read a name, unless copying it from a shared place, again and again, would take the memory.
 
     Raises:
-        ValueError: it is.
+        ValueError: it is that long.
     """
     position = _field(table, number)
     if not position:

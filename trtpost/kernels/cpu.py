@@ -26,13 +26,12 @@ LABEL_TYPES = ("uint8", "int8", "int32", "int64")
 MARGIN_SCALE = 16.0
 """Steps of the margin per unit of the logits."""
 
-
 MAX_THREADS = 1024
-"""More are not started, whatever is asked for."""
+"""Most threads that are started, whatever is asked for."""
 
 
 def is_available() -> bool:
-    """True where the native extension was built."""
+    """Was the native extension built?"""
     return find_spec("trtpost._cpu") is not None
 
 

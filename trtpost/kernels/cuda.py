@@ -31,14 +31,13 @@ LOGIT_TYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 """Types of logits that there are kernels for, and their short names."""
 
 HEADS: tuple[Head, ...] = ("argmax", "threshold")
-"""In the order of their numbers. Labels have no kernel: there is no ArgMax to fuse."""
+"""Heads in the order of their numbers. Labels have no kernel: there is no ArgMax to fuse."""
 
 MAX_ELEMENTS = 2**31 - 1
-"""Of one image's logits, because the kernels count in int32."""
-
+"""Most numbers in the logits of one image, because the kernels count in int32."""
 
 MAX_LOGITS_SIDE = 2**24
-"""float32 holds each position up to it."""
+"""Largest position up to which float32 holds each."""
 
 
 class Numbers(NamedTuple):

@@ -120,7 +120,7 @@ LIMIT = np.float32(2.0**125)
 
 
 def limited(values: NDArray[Any]) -> NDArray[np.float32]:
-    """As float32 within +-`LIMIT`; NaN, which loses against everything, becomes `-LIMIT`."""
+    """The values in float32, within +-`LIMIT`; NaN, which loses against everything, becomes `-LIMIT`."""
     floats = values.astype(np.float32)
     return np.clip(np.where(np.isnan(floats), -LIMIT, floats), -LIMIT, LIMIT)
 
@@ -146,7 +146,7 @@ def argmax_resize(logits: NDArray[Any], size: tuple[int, int], post: Post) -> ND
     """The meaning of `trtpost::ArgMaxResize`: class ids at the output resolution, int32 [N, H, W].
 
     Args:
-        logits: as for `labels_of`.
+        logits: what `labels_of` takes.
         size: (H, W) of the mask; `post.size` is not looked at.
         post: decides everything else.
     """
@@ -166,7 +166,7 @@ def argmax_resize(logits: NDArray[Any], size: tuple[int, int], post: Post) -> ND
 
 
 def size_inputs(post: Post, region: Region, size: tuple[int, int]) -> dict[str, NDArray[np.int64]]:
-    """What the node takes for a mask of `size` from the given part of the logits, by name."""
+    """The inputs of the node, by name, for a mask of `size` from the given part of the logits."""
     if post.needs_tables:
         rows = region.top + nearest_index(region.height, size[0], post.match)
         return {"rows": rows, "cols": region.left + nearest_index(region.width, size[1], post.match)}

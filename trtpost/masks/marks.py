@@ -1,4 +1,4 @@
-"""Which photos of an earlier run have their masks: a mask says of itself what it was made with.
+"""Tells which photos of an earlier run have their masks: a mask says of itself what it was made with.
 
 So there is no list of finished photos that could be lost, or disagree with what is there. A few hundred bytes of a mask
 and the two ends of its photo are read; nothing is decoded.
@@ -11,11 +11,10 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO
 
 from trtpost.bundle.folder import Contents
-from trtpost.masks.png import END, HEAD, HEADER, encoding_of, size_and_text
-from trtpost.masks.write import MARK
+from trtpost.masks.png import END, HEAD, HEADER, MARK, encoding_of, size_and_text
 from trtpost.spec import Encoding
 from trtpost.storage.files import open_regular
 
@@ -23,7 +22,12 @@ ENDS = 1 << 16
 """Bytes at the beginning and at the end of a photo that tell it from others: what cameras write, and what they saw."""
 
 KIND = 2
-"""Of what a fingerprint is made of; another number gives other fingerprints."""
+"""Number of the way in which fingerprints are made; another number gives other fingerprints."""
+
+
+def is_ours(file: BinaryIO) -> bool:
+    """Does a file begin as the masks and overlays do that trtpost writes?"""
+    return size_and_text(file.read(HEAD), MARK) is not None
 
 
 def fingerprint(contents: Contents, *, fast_decode: bool = False) -> str:
@@ -40,13 +44,13 @@ def fingerprint(contents: Contents, *, fast_decode: bool = False) -> str:
 
 
 def source_of(name: str, length: int, date: int, ends: bytes) -> str:
-    """Tells a photo from another one whose mask has the same name, in 16 hex digits.
+    """What tells a photo from another one whose mask has the same name, in 16 hex digits.
 
     Args:
-        name: of its file, without folders.
-        length: of the file.
+        name: its file's, without folders.
+        length: bytes of the file.
         date: nanoseconds of its last change; 0 where that is not known.
-        ends: its first and last bytes, as `ends_of` gives them.
+        ends: its first and last bytes, what `ends_of` gives.
     """
     facts = f"{length} {date} {name}\0".encode("utf-8", "surrogateescape")
     return hashlib.sha256(facts + ends).hexdigest()[:16]
@@ -76,7 +80,7 @@ def _source_of_file(photo: Path) -> str:
 
 
 def is_done(mask: Path, photo: Path, fingerprint: str, encoding: Encoding | None = None) -> bool:
-    """True where the mask is whole, and says that it was made of this photo as it is, with this fingerprint.
+    """Is the mask whole, and does it say that it was made of this photo as it is, with this fingerprint?
 
     Where `encoding` is given, the mask must be written in it. A mask that does not say of which photo it is, as those
     of `Result.save_mask`, may be of another one.
@@ -101,12 +105,12 @@ def head_says(head: bytes, source: str) -> bool:
 def marked_size(
     head: bytes, tail: bytes, fingerprint: str, *, encoding: Encoding | None = None
 ) -> tuple[int, int] | None:
-    """(H, W) of a mask with this fingerprint, of its first and last bytes; None where it is another, or cut short.
+    """(H, W) of a mask with this fingerprint, read from its ends; None where it is another, or cut short.
 
     Args:
         head, tail: the first `HEAD` bytes, and as many of the last as `END` has.
-        fingerprint: that it must have.
-        encoding: that it must be written in; None: any.
+        fingerprint: the one that it must have.
+        encoding: the one that it must be written in; None: any.
     """
     found = size_and_text(head, MARK)
     if found is None or not tail.endswith(END) or not _is_in(head, encoding):
@@ -115,6 +119,6 @@ def marked_size(
 
 
 def _is_in(head: bytes, encoding: Encoding | None) -> bool:
-    """Is a mask written in this encoding? Of more than 256 classes there is only one."""
+    """Is a mask written in this encoding? There is only one for more than 256 classes."""
     found = encoding_of(head)
     return encoding in (None, found) or (found == "gray" and head[HEADER - 9] == 16)

@@ -1,4 +1,4 @@
-"""Masks as PNGs of class ids: the container, and the two ways to fill it.
+"""Makes PNGs of class ids, and tells them: the container, and the two ways to fill it.
 
 Both store the difference from the row above, in a mask nearly all zeros, and look for runs alone. The native one
 (`plugins/cpu/deflate.cpp`) passes over rows like the one above; zlib has to look at every byte. docs/pipeline.md has
@@ -7,12 +7,16 @@ times and sizes of both, beside those of other settings.
 
 from __future__ import annotations
 
+import io
 import struct
 import zlib
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
+from trtpost.errors import ImageError, SpecError
 from trtpost.kernels import cpu
 from trtpost.spec import Encoding
 
@@ -30,12 +34,47 @@ END = b"\0\0\0\0IEND\xaeB`\x82"
 """The last chunk."""
 
 
+PNG_LEVEL = 1
+"""zlib level of overlays and 16-bit masks: the fastest."""
+
+MARK = "trtpost"
+"""Keyword of the text in our masks and overlays that says what they were made with: see `trtpost.masks.marks`."""
+
+
+def encode_mask(
+    mask: NDArray[Any], colours: NDArray[np.uint8], encoding: Encoding = "palette", *, mark: str = ""
+) -> bytes:
+    """A PNG whose pixel values are the class ids; int32 masks become 16-bit grayscale, whatever the encoding.
+
+    Args:
+        mask: uint8 or int32 [H, W].
+        colours: uint8 [classes, 3].
+        encoding: how uint8 masks are held; `packed` has 1, 2 or 4 bits a pixel, not 8, for up to 2, 4 or 16 classes.
+        mark: text in ASCII that `trtpost.masks.marks` finds again; empty for none.
+
+    Raises:
+        ImageError: class ids that 16 bits do not hold.
+        SpecError: there is no such encoding.
+    """
+    if encoding not in get_args(Encoding):
+        raise SpecError(f"the encoding of a mask must be one of {', '.join(get_args(Encoding))}, not {encoding!r:.60}")
+    if mask.dtype == np.uint8:
+        content = gray_png(mask) if encoding == "gray" else palette_png(mask, colours[:256], pack=encoding == "packed")
+    elif mask.min() < 0 or mask.max() > 65535:
+        raise ImageError(f"the class ids from {mask.min()} to {mask.max()} do not fit a 16-bit PNG")
+    else:
+        stream = io.BytesIO()
+        Image.fromarray(mask.astype(np.uint16)).save(stream, "PNG", compress_level=PNG_LEVEL)
+        content = stream.getvalue()
+    return with_text(content, MARK, mark) if mark else content
+
+
 def palette_png(mask: NDArray[np.uint8], colours: NDArray[np.uint8], *, pack: bool = False) -> bytes:
     """A PNG whose pixel values are those of the mask.
 
     Args:
         mask: uint8 [H, W].
-        colours: uint8 [n, 3] of the first n values, at most 256; the others are black.
+        colours: uint8 [n, 3], for the first n values, at most 256; the others are black.
         pack: use 1, 2 or 4 bits a pixel where they hold n values and those of the mask; otherwise 8.
     """
     bits = bits_for(max(len(colours), int(mask.max()) + 1)) if pack else 8
@@ -75,13 +114,13 @@ def bits_for(values: int) -> int:
 
 
 def with_text(png: bytes, keyword: str, text: str) -> bytes:
-    """The PNG with a text of ASCII in it, right behind its size, where few bytes have to be read to find it."""
+    """Put a text in ASCII into a PNG, right behind its size, where few bytes have to be read to find it."""
     chunk = _chunk(b"tEXt", keyword.encode("ascii") + b"\0" + text.encode("ascii"))
     return png[:HEADER] + chunk + png[HEADER:]
 
 
 def size_and_text(head: bytes, keyword: str) -> tuple[tuple[int, int], str] | None:
-    """(H, W) and the text of a PNG that `with_text` made, of its first bytes; None where they are of something else."""
+    """(H, W) and text in the first bytes of a PNG that `with_text` made; None where they are something else's."""
     name = keyword.encode("ascii") + b"\0"
     start = HEADER + 8 + len(name)
     if len(head) < start or not head.startswith(SIGNATURE) or head[HEADER + 4 : start] != b"tEXt" + name:
@@ -92,7 +131,7 @@ def size_and_text(head: bytes, keyword: str) -> tuple[tuple[int, int], str] | No
 
 
 def encoding_of(head: bytes) -> Encoding:
-    """How the pixels of a mask are held, by the first bytes of its PNG; those of 16 bits are gray."""
+    """The encoding of a mask, by the first bytes of its PNG; 16 bits are gray."""
     bits, colour_type = head[HEADER - 9 : HEADER - 7]
     if colour_type == GRAY:
         return "gray"
@@ -108,7 +147,7 @@ UP = 2
 
 
 def _deflate_with_zlib(mask: NDArray[np.uint8]) -> bytes:
-    """As fast as level 1 with matches of every kind, and a quarter of its size."""
+    """Compress rows as fast as level 1 with matches of every kind does, to a quarter of its size."""
     rows = np.empty((mask.shape[0], mask.shape[1] + 1), np.uint8)
     rows[:, 0] = UP
     rows[0, 1:] = mask[0]
@@ -118,7 +157,7 @@ def _deflate_with_zlib(mask: NDArray[np.uint8]) -> bytes:
 
 
 def _packed(mask: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
-    """Rows of whole bytes whose pixels have 1, 2 or 4 bits, the first of each byte in its upper ones."""
+    """Pack pixels of 1, 2 or 4 bits into rows of whole bytes, the first of each byte in its upper bits."""
     height, width = mask.shape
     pixels = 8 // bits
     rows = np.zeros((height, -(-width // pixels), pixels), np.uint8)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trtpost.bundle.folder import is_bundle
 from trtpost.errors import TrtpostError, reason
-from trtpost.masks.write import is_ours
+from trtpost.masks.marks import is_ours
 from trtpost.storage.files import in_a_circle, open_regular
 
 
@@ -18,7 +18,7 @@ def check_targets(targets: Sequence[Path], photos: Iterable[Path], below: Path, 
 
     Args:
         targets: masks and overlays of one call.
-        photos: the files that they are made from.
+        photos: files that they are made from.
         below: the folder that was named for them: links in it are not followed.
         named: a target that was named itself, and may be a link.
 

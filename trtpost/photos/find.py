@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trtpost.errors import ImageError, SpecError, TrtpostError, reason
-from trtpost.photos.decode import SUFFIXES
 from trtpost.photos.limits import MAX_BYTES
 from trtpost.photos.read import read_photo
 from trtpost.storage.files import refuse_address
@@ -18,8 +17,14 @@ from trtpost.storage.files import refuse_address
 STDIN = Path("-")
 """Stands for the photo whose content comes on stdin."""
 
+SUFFIXES = (
+    *(".apng", ".avif", ".bmp", ".gif", ".heic", ".heif", ".hif", ".j2k", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg"),
+    *(".jpx", ".mpo", ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
+)
+"""What tells photos from the other files in a folder; a file that is named is read whatever it is called."""
+
 MASK_ENDING, OVERLAY_ENDING = ".mask.png", ".overlay.png"
-"""Of what is made from photos, and so is no photo where it lies in a folder of them."""
+"""What is made from photos ends so, and is no photo where it lies in a folder of them."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +32,11 @@ class PhotoFile:
     """A photo that was asked for.
 
     Attributes:
-        path: of the file; `STDIN`.
+        path: where the file lies; `STDIN`.
         place: where its mask goes below the output: as the photo lies in the folder that was given, with that folder's
-            name where there is more than this one folder; of a file its name.
-        content: of stdin; None where the file is read when its turn comes.
-        searched: found in a folder, not named.
+            name where there is more than this one folder; a file that was named is its name.
+        content: what stdin held; None where the file is read when its turn comes.
+        searched: whether it was found in a folder, not named.
     """
 
     path: Path
@@ -46,7 +51,7 @@ class PhotoFile:
 
 
 def find_photos(paths: Sequence[Path]) -> list[PhotoFile]:
-    """The photos that files, folders and `-` (stdin) come to, each once, in the order given.
+    """Find the photos that files, folders and `-` (stdin) come to, each once, in the order given.
 
     Folders are searched with all that lies in them. A file that is named is a photo whatever it is called; that it can
     be read is seen when its turn comes.
@@ -76,7 +81,7 @@ def find_photos(paths: Sequence[Path]) -> list[PhotoFile]:
 
 
 def _expanded(path: Path) -> list[Path]:
-    """What a path stands for: itself, where it is there or is no pattern; else what matches it, in order."""
+    """The paths that one stands for: itself, where it is there or is no pattern; else what matches it, in order."""
     if not glob.has_magic(str(path)) or os.path.lexists(path):
         return [path]
     try:
@@ -91,7 +96,7 @@ def _expanded(path: Path) -> list[Path]:
 
 
 def is_folder(path: Path) -> bool:
-    """`path.is_dir()`, which raises where a name is too long."""
+    """Is it a folder? `path.is_dir()` raises where a name is too long."""
     try:
         return path.is_dir()
     except OSError:
@@ -119,7 +124,7 @@ def photos_in(folder: Path, flag: str = "--calibration") -> tuple[Path, ...]:
 
     Args:
         folder: where they lie.
-        flag: that named it, for messages.
+        flag: what named it, for messages.
 
     Raises:
         SpecError: it is missing or no folder, or holds no photo that can be read.

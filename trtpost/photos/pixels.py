@@ -1,4 +1,4 @@
-"""From a photo to the pixels that an engine takes."""
+"""Makes of a photo the pixels that an engine takes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def pixels_of(
     resized: bool = True,
     whole: tuple[int, int] | None = None,
 ) -> NDArray[np.uint8]:
-    """The photo at network resolution, and gray where the network is; RGB otherwise, whatever order the network has.
+    """Bring a photo to network resolution, gray where the network is; RGB otherwise, whatever order the network has.
 
     Args:
         photo: uint8 [H, W, 3].
         pre: how the network wants it.
-        logits_size: (h, w) of the network's output, on whose grid a letterbox lies; 0 where dynamic.
+        logits_size: the (h, w) of the network's output, on whose grid a letterbox lies; 0 where dynamic.
         resized: False leaves the photo's size, for engines that resize themselves.
         whole: the photo's (H, W) where it was decoded at a fraction.
 

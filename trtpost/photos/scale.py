@@ -1,5 +1,5 @@
-"""Photos at network resolution, stretched or letterboxed: bilinear without antialiasing, as `tf.image.resize` does,
-rounded to uint8.
+"""Scales photos to network resolution, stretched or letterboxed: bilinear without antialiasing, as `tf.image.resize`
+does, rounded to uint8.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PAD = 127
 
 
 def scaled(photo: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
-    """uint8 [H, W, C] to uint8 [h, w, C]: `reference.bilinear`, rounded half to even; natively where that was built."""
+    """Scale uint8 [H, W, C] to [h, w, C]: `reference.bilinear`, rounded half to even; natively where that was built."""
     if not cpu.is_available():
         return np.rint(bilinear(photo, size)).astype(np.uint8)
     from trtpost import _cpu
@@ -33,7 +33,7 @@ def letterboxed(
     logits: tuple[int, int],
     whole: tuple[int, int] | None = None,
 ) -> NDArray[np.uint8]:
-    """uint8 [H, W, C] to uint8 [h, w, C]: scaled, proportions kept, grey bars where there is no photo.
+    """Scale uint8 [H, W, C] into [h, w, C], proportions kept, with grey bars where there is no photo.
 
     `logits` is the size of the network's output, on whose grid the photo's edges lie; `whole` the photo's (H, W)
     where it was decoded at a fraction, which is not exact.

@@ -19,9 +19,8 @@ from typing import IO, TYPE_CHECKING, Any
 from trtpost.bundle.folder import MODEL
 from trtpost.errors import ImageError, SpecError, TrtpostError, reason
 from trtpost.masks.colours import palette
-from trtpost.masks.marks import ends_of, head_says, marked_size, source_of
-from trtpost.masks.png import END, HEAD, written_as
-from trtpost.masks.write import encode_mask, is_ours
+from trtpost.masks.marks import ends_of, head_says, is_ours, marked_size, source_of
+from trtpost.masks.png import END, HEAD, encode_mask, written_as
 from trtpost.photos.admission import Admission
 from trtpost.photos.find import MASK_ENDING
 from trtpost.photos.limits import MAX_BYTES

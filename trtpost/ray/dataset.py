@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, get_args
 
 from trtpost.bundle.folder import Bundle, load_bundle, read_again
 from trtpost.errors import SpecError, printable, reason
-from trtpost.jobs import Job, Outcome, mask_names
+from trtpost.jobs.plan import PhotoJob, mask_names
+from trtpost.jobs.report import Outcome
 from trtpost.kernels.cpu import MAX_THREADS
-from trtpost.photos.decode import SUFFIXES
-from trtpost.photos.find import MASK_ENDING, OVERLAY_ENDING, PhotoFile
+from trtpost.photos.find import MASK_ENDING, OVERLAY_ENDING, SUFFIXES, PhotoFile
 from trtpost.photos.limits import MAX_PIXELS
 from trtpost.ray.actor import COLUMNS, RESULTS, Actor, PhotoRow, Settings, arrow_schema, result_types
 from trtpost.ray.cluster import cluster, ray_package
@@ -186,14 +186,14 @@ def dataset_of(paths: Sequence[str], targets: Sequence[str]) -> Dataset:
 
 
 def segment_jobs(
-    jobs: Sequence[Job],
+    jobs: Sequence[PhotoJob],
     bundle: Bundle,
     *,
     address: str,
     done: Callable[[], None] = lambda: None,
     **settings: Any,
 ) -> list[Outcome]:
-    """Run all jobs on a cluster, as `trtpost.jobs.run_all` does: the outcomes in order, without times and class shares.
+    """Run all jobs on a cluster, as `jobs.run.run_all` does: the outcomes in order, without times and class shares.
 
     Args:
         jobs: photos that are files, without overlays; all machines must see them and the folder of the masks.
@@ -217,7 +217,7 @@ def segment_jobs(
     return [outcome for _, outcome in sorted(outcomes.items())]
 
 
-def _real(job: Job) -> Path:
+def _real(job: PhotoJob) -> Path:
     """Where a job's mask lies; a link that was named is followed, and another one is not."""
     return job.mask.resolve() if job.below is None else job.mask.parent.resolve() / job.mask.name
 

@@ -21,13 +21,15 @@ from trtpost.bundle.passport import passport_from_json
 from trtpost.errors import BundleError, ImageError, TrtpostError
 from trtpost.kernels.reference import size_inputs
 from trtpost.letterbox import Region, region_of
+from trtpost.machine import default_threads
 from trtpost.masks.colours import palette
-from trtpost.masks.write import encode_mask
+from trtpost.masks.png import encode_mask
 from trtpost.photos.admission import check_weight, weight_of
 from trtpost.photos.decode import Photo
+from trtpost.photos.given import check_photo
 from trtpost.photos.limits import SERVED_PIXELS
 from trtpost.photos.pixels import check_size, pixels_of
-from trtpost.photos.read import check_photo, read_photo
+from trtpost.photos.read import read_photo
 from trtpost.segment import Segmenter
 from trtpost.storage.files import read_limited
 from trtpost.triton.config import MAX_PIXELS
@@ -54,7 +56,7 @@ class MaskModel:
         groups = json.loads(args["model_config"])["instance_group"]
         if args["model_instance_kind"] == "GPU":
             _take_gpu(int(args["model_instance_device_id"]))
-        threads = max(1, (os.cpu_count() or 1) // sum(group["count"] for group in groups))
+        threads = max(1, default_threads() // sum(group["count"] for group in groups))
         self._max_pixels = _max_pixels(args)
         self._segmenter = Segmenter(_version_folder(args) / BUNDLE, threads=threads)
         self._pool = ThreadPoolExecutor(threads)
@@ -113,7 +115,7 @@ class PhotoModel:
         self._passport = passport_from_json(content, str(card))
         self._max_pixels = _max_pixels(args)
         self._outputs = {output["name"] for output in json.loads(args["model_config"])["output"]}
-        self._pool = ThreadPoolExecutor(os.cpu_count() or 1)
+        self._pool = ThreadPoolExecutor(default_threads())
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """Give one response a request, in their order."""
