@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from nets import kernel, nchw, net, nhwc, save
 
-from trtpost.builder.build import decide
+from trtpost.builder.decide import decide
 from trtpost.builder.options import BuildOptions
 from trtpost.graph.head.locate import locate
 from trtpost.progress import Progress
