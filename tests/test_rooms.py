@@ -16,7 +16,7 @@ PACKAGE = Path(importlib.util.find_spec("trtpost").origin).parent
 FLOORS = (
     {"errors"},
     {"spec", "letterbox", "machine", "timing", "progress", "packages", "terminal", "onnx_runtime"},
-    {"cuda", "typed", "storage", "kernels", "graph"},
+    {"cuda", "coerce", "storage", "kernels", "graph"},
     {"photos", "bundle", "graph.reading"},
     {"masks", "convert", "graph.head"},
     {"graph.baking"},

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
+from trtpost.coerce import convert_fields
 from trtpost.errors import SpecError
 from trtpost.spec import PRECISIONS, Compatibility, Place, Precision, one_of
-from trtpost.typed import convert_fields
 
 COMPATIBILITIES: dict[Compatibility, str] = {
     "none": "NONE",

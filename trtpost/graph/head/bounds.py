@@ -146,7 +146,7 @@ _Of = Callable[[gs.Tensor], Bounds]
 
 
 def _weighted(node: gs.Node, of: _Of) -> Bounds:
-    """Of operators that multiply by constants, and sums."""
+    """The bounds of a product with constants, and of a sum."""
     if node.op == "Pow":
         return _power(of(node.inputs[0]), of(node.inputs[1]))
     if node.op in ("LeakyRelu", "PRelu"):
@@ -279,7 +279,7 @@ def _is_normalized(node: gs.Node, of: _Of) -> bool:
 
 
 def _axes(node: gs.Node) -> tuple[int, ...] | None:
-    """Of a reduction; empty where it is over all; None where they are not known."""
+    """The axes of a reduction; empty where it is over all; None where they are not known."""
     if len(node.inputs) > 1 and node.inputs[1].name:
         values = constant_values(node.inputs[1])
         return None if values is None else tuple(int(one) for one in np.ravel(values))
@@ -301,9 +301,9 @@ def _batch_normalized(node: gs.Node, of: _Of) -> Bounds:
 
 
 def _blurred(node: gs.Node, of: _Of) -> Bounds:
-    """Of a convolution that only averages or enlarges: no weight is negative, and nothing is added.
+    """The bounds of a convolution that only averages or enlarges: no weight is negative, and nothing is added.
 
-    Of others the limits would be far beyond what the values are, and their middle nowhere.
+    For others the limits would be far beyond what the values are, and their middle nowhere.
     """
     weights = constant_values(node.inputs[1])
     if weights is None or np.min(weights) < 0 or (len(node.inputs) > 2 and np.any(constant_values(node.inputs[2]))):

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from trtpost.coerce import convert_fields
 from trtpost.errors import SpecError
 from trtpost.spec import Channels, Size
-from trtpost.typed import convert_fields
 
 
 @dataclass(frozen=True)
