@@ -35,7 +35,7 @@ from trtpost.bench.post import make_logits  # noqa: E402
 from trtpost.bench.tables import pipeline_grids, pipeline_title  # noqa: E402
 from trtpost.kernels.reference import bilinear  # noqa: E402
 from trtpost.masks import png  # noqa: E402
-from trtpost.masks.colours import palette  # noqa: E402
+from trtpost.masks.png import palette  # noqa: E402
 from trtpost.photos.read import read_photo, read_reduced  # noqa: E402
 from trtpost.photos.scale import scaled  # noqa: E402
 from trtpost.spec import Post  # noqa: E402

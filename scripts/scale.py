@@ -25,9 +25,9 @@ from trtpost import BuildOptions, Segmenter, build
 from trtpost.bench.measure import machine
 from trtpost.bench.picture import sides_of, write_photo
 from trtpost.bundle.folder import Bundle
-from trtpost.jobs.plan import plan_jobs
+from trtpost.cores import default_threads
+from trtpost.jobs.paths import plan_jobs
 from trtpost.jobs.run import run_all
-from trtpost.machine import default_threads
 from trtpost.photos.find import find_photos
 from trtpost.ray.cluster import cluster
 

@@ -15,7 +15,8 @@ import triton_server
 from PIL import Image
 
 from trtpost import BuildOptions, TrtpostError, build
-from trtpost.masks.colours import overlay, palette
+from trtpost.masks.overlay import overlay
+from trtpost.masks.png import palette
 from trtpost.masks.write import write_picture
 from trtpost.photos.read import read_photo
 from trtpost.spec import parse_labels

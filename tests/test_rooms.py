@@ -15,7 +15,7 @@ PACKAGE = Path(importlib.util.find_spec("trtpost").origin).parent
 
 FLOORS = (
     {"errors"},
-    {"spec", "letterbox", "machine", "timing", "progress", "packages", "terminal", "onnx_runtime"},
+    {"spec", "letterbox", "cores", "timing", "progress", "packages", "terminal", "onnx_runtime"},
     {"cuda", "coerce", "storage", "kernels", "graph"},
     {"photos", "bundle", "graph.reading"},
     {"masks", "convert", "graph.head"},
@@ -91,7 +91,7 @@ def loaded_by(module: str) -> list[str]:
             "trtpost.segment",
             34,
             {
-                *("errors", "spec", "letterbox", "machine", "timing", "packages", "cuda", "onnx_runtime", "storage"),
+                *("errors", "spec", "letterbox", "cores", "timing", "packages", "cuda", "onnx_runtime", "storage"),
                 *("kernels", "graph", "photos", "bundle", "masks", "backends", "segment"),
             },
         ),

@@ -17,9 +17,9 @@ from trtpost.backends.choice import choose, may_run_plans
 from trtpost.bundle.folder import Bundle, Plans, read_again, read_bundle
 from trtpost.errors import BackendError, ImageError, SpecError, doubt
 from trtpost.kernels.cpu import MAX_THREADS
-from trtpost.masks.colours import overlay, palette
-from trtpost.masks.marks import fingerprint
-from trtpost.masks.png import encode_mask
+from trtpost.masks.finished import fingerprint
+from trtpost.masks.overlay import overlay
+from trtpost.masks.png import encode_mask, palette
 from trtpost.photos.decode import Photo
 from trtpost.photos.given import PhotoLike, photo_of
 from trtpost.photos.pixels import check_size, pixels_of

@@ -32,11 +32,10 @@ from trtpost.bundle.passport import Plan
 from trtpost.errors import BundleError, ImageError, ModelError, SpecError, TrtpostError
 from trtpost.export import export_onnx
 from trtpost.graph.reading.model import load_model, save_model
-from trtpost.jobs.plan import plan_jobs
+from trtpost.jobs.paths import plan_jobs
 from trtpost.jobs.run import run_all
-from trtpost.masks.colours import palette
-from trtpost.masks.marks import is_ours
-from trtpost.masks.png import encode_mask
+from trtpost.masks.finished import is_ours
+from trtpost.masks.png import encode_mask, palette
 from trtpost.photos.find import find_photos, photos_in
 from trtpost.photos.limits import MAX_PIXELS
 from trtpost.ray import actor as worker

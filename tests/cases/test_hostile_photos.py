@@ -221,7 +221,7 @@ def test_pixels_wait_for_each_other():
 FOLDER = """
 import resource, sys
 from pathlib import Path
-from trtpost.jobs.plan import plan_jobs
+from trtpost.jobs.paths import plan_jobs
 from trtpost.jobs.run import run_all
 from trtpost.photos.find import find_photos
 from trtpost.segment import Segmenter

@@ -21,10 +21,9 @@ from typer.testing import CliRunner
 from trtpost.builder.build import build
 from trtpost.cli.app import app
 from trtpost.errors import ImageError, TrtpostError
-from trtpost.jobs.plan import plan_jobs
+from trtpost.jobs.paths import plan_jobs
 from trtpost.jobs.run import run_all
-from trtpost.masks.colours import palette
-from trtpost.masks.png import encode_mask
+from trtpost.masks.png import encode_mask, palette
 from trtpost.photos.find import find_photos, photos_in, photos_under
 from trtpost.photos.read import read_photo
 from trtpost.segment import Segmenter

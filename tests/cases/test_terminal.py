@@ -26,16 +26,16 @@ from trtpost.cli.console import ConsoleProgress
 from trtpost.cli.doctor import Finding
 from trtpost.cli.inspect import Inspected
 from trtpost.errors import DoubtWarning, ImageError, TrtpostError, doubt
-from trtpost.jobs.plan import PhotoJob
+from trtpost.jobs.paths import PhotoJob
 from trtpost.jobs.report import Outcome, Share
 from trtpost.photos.find import PhotoFile
 from trtpost.terminal import PlainConsole, as_markup
 from trtpost.timing import Timing
 from trtpost.verify.blame import Blame
+from trtpost.verify.blame_stages import Stage
 from trtpost.verify.compare import Figures, Overlap
 from trtpost.verify.orders import Order, Orders, orders_to_json
 from trtpost.verify.report import PhotoFigures, Report, report_to_json
-from trtpost.verify.stages import Stage
 
 HOSTILE = "a\x1b]0;title\x07\x1b[2Jb\x9b31m\u202ec\r\nd\x08[red]e[/]\u2028"
 """Sets the title, clears the screen, changes colours, runs backwards, begins a line, is markup."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from trtpost.jobs.plan import PhotoJob
+from trtpost.jobs.paths import PhotoJob
 from trtpost.jobs.report import LISTED, Outcome, Share, summary_line, timing_rows, to_json
 from trtpost.photos.find import PhotoFile
 from trtpost.timing import Timing, summarize

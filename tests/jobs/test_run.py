@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from trtpost.errors import SpecError
-from trtpost.jobs.plan import plan_jobs
+from trtpost.jobs.paths import plan_jobs
 from trtpost.jobs.run import run, run_all, to_stdout
 from trtpost.photos.find import PhotoFile, find_photos
 from trtpost.photos.read import read_photo

@@ -16,8 +16,7 @@ from PIL import Image
 
 from trtpost.errors import SpecError
 from trtpost.kernels import cpu
-from trtpost.masks.colours import palette
-from trtpost.masks.png import bits_for, encode_mask, palette_png
+from trtpost.masks.png import bits_for, encode_mask, palette, palette_png
 
 RNG = np.random.default_rng(0)
 COLOURS = palette([f"{index}" for index in range(256)])

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from trtpost.errors import TrtpostError
-from trtpost.masks.colours import palette
-from trtpost.masks.png import encode_mask
+from trtpost.masks.png import encode_mask, palette
 from trtpost.masks.targets import check_targets
 
 

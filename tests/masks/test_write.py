@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from trtpost.errors import ImageError
-from trtpost.masks.colours import palette
-from trtpost.masks.marks import is_ours
+from trtpost.masks.finished import is_ours
+from trtpost.masks.png import palette
 from trtpost.masks.write import write_mask, write_picture
 
 RNG = np.random.default_rng(0)

@@ -19,7 +19,7 @@ from PIL import Image
 from trtpost.builder.build import build
 from trtpost.bundle.folder import read_again
 from trtpost.errors import BundleError, MissingPackageError, SpecError, TrtpostError
-from trtpost.jobs.plan import plan_jobs
+from trtpost.jobs.paths import plan_jobs
 from trtpost.photos.find import find_photos
 from trtpost.photos.limits import MAX_PIXELS
 from trtpost.ray.actor import RESULTS, Actor, PhotoRow, Settings

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from trtpost import onnx_runtime
 from trtpost.bundle.folder import Bundle
+from trtpost.cores import default_threads
 from trtpost.errors import BackendError, BundleError, reason
 from trtpost.graph.baked import INT32, NUMPY_TYPES, UINT8, Baked
 from trtpost.kernels import cpu
 from trtpost.kernels.reference import size_inputs
 from trtpost.letterbox import Region, region_of
-from trtpost.machine import default_threads
 from trtpost.timing import Stopwatch
 
 

@@ -22,8 +22,8 @@ from trtpost.builder.build import build
 from trtpost.builder.request import content_of
 from trtpost.bundle.folder import Bundle, load_bundle
 from trtpost.convert import kind_of
+from trtpost.cores import default_threads
 from trtpost.errors import ImageError, SpecError
-from trtpost.machine import default_threads
 from trtpost.photos.read import read_photo
 from trtpost.storage.files import existing_file
 from trtpost.timing import STAGE_NAMES, Timing, summarize

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from trtpost.bench.measure import machine, medians
 from trtpost.bench.rivals import Kind, Rival, rivals
+from trtpost.cores import default_threads
 from trtpost.errors import MissingPackageError, SpecError
 from trtpost.kernels import cpu, reference
-from trtpost.machine import default_threads
 from trtpost.spec import MAX_SIDE, Pattern, Post, Resize
 
 MAX_BYTES = 2 << 30

@@ -318,7 +318,7 @@ def infer(
     """
     from trtpost.bundle.folder import load_bundle, newest_bundle
     from trtpost.errors import SpecError
-    from trtpost.jobs.plan import plan_jobs
+    from trtpost.jobs.paths import plan_jobs
     from trtpost.jobs.run import run_all, to_stdout
     from trtpost.photos.find import STDIN as STDOUT
     from trtpost.photos.find import find_photos

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trtpost.errors import one_line, printable
-from trtpost.jobs.plan import PhotoJob
+from trtpost.jobs.paths import PhotoJob
 from trtpost.timing import Summary, Timing, summarize
 
 

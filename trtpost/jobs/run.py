@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from trtpost.cores import default_threads
 from trtpost.errors import SpecError, TrtpostError
-from trtpost.jobs.plan import PhotoJob
+from trtpost.jobs.paths import PhotoJob
 from trtpost.jobs.report import Outcome, Share
-from trtpost.machine import default_threads
-from trtpost.masks.colours import palette
-from trtpost.masks.marks import is_done, is_ours, mark_of
-from trtpost.masks.png import written_as
+from trtpost.masks.finished import is_done, is_ours, mark_of
+from trtpost.masks.png import palette, written_as
 from trtpost.masks.write import write_mask, write_picture
 from trtpost.photos.admission import Admission
 from trtpost.photos.find import PhotoFile

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trtpost.cores import default_threads
 from trtpost.errors import SpecError
 from trtpost.letterbox import Region
-from trtpost.machine import default_threads
 from trtpost.spec import MAX_SIDE, Match, Post
 
 _HEADS = {"argmax": 0, "threshold": 1, "labels": 2}

@@ -7,9 +7,11 @@ times and sizes of both, beside those of other settings.
 
 from __future__ import annotations
 
+import colorsys
 import io
 import struct
 import zlib
+from collections.abc import Sequence
 from typing import Any, get_args
 
 import numpy as np
@@ -18,7 +20,7 @@ from PIL import Image
 
 from trtpost.errors import ImageError, SpecError
 from trtpost.kernels import cpu
-from trtpost.spec import Encoding
+from trtpost.spec import Encoding, class_name
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 GRAY, PALETTE = 0, 3
@@ -38,7 +40,7 @@ PNG_LEVEL = 1
 """zlib level of overlays and 16-bit masks: the fastest."""
 
 MARK = "trtpost"
-"""Keyword of the text in our masks and overlays that says what they were made with: see `trtpost.masks.marks`."""
+"""Keyword of the text in our masks and overlays that says what they were made with: see `trtpost.masks.finished`."""
 
 
 def encode_mask(
@@ -50,7 +52,7 @@ def encode_mask(
         mask: uint8 or int32 [H, W].
         colours: uint8 [classes, 3].
         encoding: how uint8 masks are held; `packed` has 1, 2 or 4 bits a pixel, not 8, for up to 2, 4 or 16 classes.
-        mark: text in ASCII that `trtpost.masks.marks` finds again; empty for none.
+        mark: text in ASCII that `trtpost.masks.finished` finds again; empty for none.
 
     Raises:
         ImageError: class ids that 16 bits do not hold.
@@ -67,6 +69,21 @@ def encode_mask(
         Image.fromarray(mask.astype(np.uint16)).save(stream, "PNG", compress_level=PNG_LEVEL)
         content = stream.getvalue()
     return with_text(content, MARK, mark) if mark else content
+
+
+def palette(classes: Sequence[str]) -> NDArray[np.uint8]:
+    """A colour for each class, uint8 [len(classes), 3]: black for the background, then bright ones.
+
+    Hues step round the circle by the golden ratio, so that classes of neighbouring ids look different.
+    """
+    background = bool(classes) and classes[0] in ("background", class_name(0))
+    colours = [
+        colorsys.hsv_to_rgb(0.618034 * index % 1, (0.9, 0.5, 0.8)[index % 3], (1.0, 1.0, 0.7)[index % 3])
+        for index in range(len(classes))
+    ]
+    if background:
+        colours[0] = (0.0, 0.0, 0.0)
+    return np.round(np.array(colours) * 255).astype(np.uint8)
 
 
 def palette_png(mask: NDArray[np.uint8], colours: NDArray[np.uint8], *, pack: bool = False) -> bytes:

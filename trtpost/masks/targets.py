@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trtpost.bundle.folder import is_bundle
 from trtpost.errors import TrtpostError, reason
-from trtpost.masks.marks import is_ours
+from trtpost.masks.finished import is_ours
 from trtpost.storage.files import in_a_circle, open_regular
 
 

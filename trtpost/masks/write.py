@@ -44,7 +44,7 @@ def write_mask(
 def write_picture(
     image: Image.Image, path: Path, *, mark: str = "", below: Path | None = None, replaces: Replaces | None = None
 ) -> None:
-    """Write a picture in the format of its suffix; in a PNG, `mark` is the text that `trtpost.masks.marks` finds again.
+    """Write a picture in the format of its suffix; in a PNG, `mark` is the text that `masks.finished` finds again.
 
     `below` and `replaces` are as for `trtpost.storage.whole_file.write_whole`.
 

@@ -18,9 +18,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from trtpost.bundle.folder import MODEL
 from trtpost.errors import ImageError, SpecError, TrtpostError, reason
-from trtpost.masks.colours import palette
-from trtpost.masks.marks import ends_of, head_says, is_ours, marked_size, source_of
-from trtpost.masks.png import END, HEAD, encode_mask, written_as
+from trtpost.masks.finished import ends_of, head_says, is_ours, marked_size, source_of
+from trtpost.masks.png import END, HEAD, encode_mask, palette, written_as
 from trtpost.photos.admission import Admission
 from trtpost.photos.find import MASK_ENDING
 from trtpost.photos.limits import MAX_BYTES
@@ -172,7 +171,7 @@ class Actor:
         return head, tail
 
     def _done(self, there: tuple[bytes, bytes] | None, source: Callable[[], str]) -> tuple[int, int] | None:
-        """The size of a mask that need not be made again, as `trtpost.masks.marks.is_done` finds on this machine."""
+        """The size of a mask that need not be made again, as `trtpost.masks.finished.is_done` finds on this machine."""
         if there is None or not self._settings.resume:
             return None
         size = marked_size(*there, self._segmenter.fingerprint, encoding=self._found_as)
@@ -218,7 +217,7 @@ def _content(photo: OpenFile) -> bytes:
 
 
 def _source(photo: OpenFile, file: IO[bytes]) -> str:
-    """What `trtpost.masks.marks.source_of` says of a photo, whose content is read from `file`."""
+    """What `trtpost.masks.finished.source_of` says of a photo, whose content is read from `file`."""
     return source_of(photo.name, photo.length, photo.date, ends_of(file, photo.length))
 
 

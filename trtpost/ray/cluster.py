@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from trtpost.cores import default_threads
 from trtpost.errors import SpecError, TrtpostError, reason
-from trtpost.machine import default_threads
 from trtpost.packages import require
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, get_args
 
 from trtpost.bundle.folder import Bundle, load_bundle, read_again
 from trtpost.errors import SpecError, printable, reason
-from trtpost.jobs.plan import PhotoJob, mask_names
+from trtpost.jobs.paths import PhotoJob, mask_names
 from trtpost.jobs.report import Outcome
 from trtpost.kernels.cpu import MAX_THREADS
 from trtpost.photos.find import MASK_ENDING, OVERLAY_ENDING, SUFFIXES, PhotoFile

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from trtpost.errors import ImageError, SpecError, reason
-from trtpost.masks.marks import is_ours
+from trtpost.masks.finished import is_ours
 from trtpost.storage.files import open_regular
 from trtpost.storage.staging import hidden_name
 from trtpost.storage.whole_file import write_whole

@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 
 from trtpost.bundle.folder import MAX_BYTES, PASSPORT
 from trtpost.bundle.passport import passport_from_json
+from trtpost.cores import default_threads
 from trtpost.errors import BundleError, ImageError, TrtpostError
 from trtpost.kernels.reference import size_inputs
 from trtpost.letterbox import Region, region_of
-from trtpost.machine import default_threads
-from trtpost.masks.colours import palette
-from trtpost.masks.png import encode_mask
+from trtpost.masks.png import encode_mask, palette
 from trtpost.photos.admission import check_weight, weight_of
 from trtpost.photos.decode import Photo
 from trtpost.photos.given import check_photo

@@ -24,8 +24,16 @@ from trtpost.graph.proto import part_of
 from trtpost.photos.decode import Photo
 from trtpost.photos.pixels import pixels_of
 from trtpost.segment import Result
+from trtpost.verify.blame_stages import (
+    Stage,
+    StageName,
+    channels_last,
+    network,
+    other_heads,
+    post_processing,
+    preprocessing,
+)
 from trtpost.verify.reference import Reference, levels_of, tensor_of
-from trtpost.verify.stages import Stage, StageName, channels_last, network, other_heads, post_processing, preprocessing
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
-from trtpost.masks.colours import palette
+from trtpost.masks.png import palette
 from trtpost.packages import require
 from trtpost.photos.decode import Photo
 from trtpost.storage import pages

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trtpost.masks.colours import overlay, palette
+from trtpost.masks.overlay import overlay
+from trtpost.masks.png import palette
 
 
 def test_palette_colours_differ():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trtpost.errors import TrtpostError
-from trtpost.jobs.plan import NAME_BYTES, PhotoJob, mask_names, plan_jobs
+from trtpost.jobs.paths import NAME_BYTES, PhotoJob, mask_names, plan_jobs
 from trtpost.photos.find import PhotoFile
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from trtpost.machine import default_threads
+from trtpost.cores import default_threads
 
 
 def test_cores_are_those_that_this_process_may_use(monkeypatch):

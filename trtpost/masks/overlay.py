@@ -1,8 +1,7 @@
-"""Masks for the eye: a colour for each class, and the photo with its mask over it."""
+"""Draws the overlay: the photo with its mask over it, and the legend."""
 
 from __future__ import annotations
 
-import colorsys
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,22 +10,6 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from trtpost.photos.decode import Photo
-from trtpost.spec import class_name
-
-
-def palette(classes: Sequence[str]) -> NDArray[np.uint8]:
-    """A colour for each class, uint8 [len(classes), 3]: black for the background, then bright ones.
-
-    Hues step round the circle by the golden ratio, so that classes of neighbouring ids look different.
-    """
-    background = bool(classes) and classes[0] in ("background", class_name(0))
-    colours = [
-        colorsys.hsv_to_rgb(0.618034 * index % 1, (0.9, 0.5, 0.8)[index % 3], (1.0, 1.0, 0.7)[index % 3])
-        for index in range(len(classes))
-    ]
-    if background:
-        colours[0] = (0.0, 0.0, 0.0)
-    return np.round(np.array(colours) * 255).astype(np.uint8)
 
 
 def overlay(photo: Photo, mask: NDArray[Any], classes: Sequence[str], colours: NDArray[np.uint8]) -> Image.Image:

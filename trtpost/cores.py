@@ -1,4 +1,4 @@
-"""Tells what this machine gives a process."""
+"""Tells how many cores this machine gives a process."""
 
 from __future__ import annotations
 

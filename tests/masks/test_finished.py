@@ -15,12 +15,11 @@ from PIL import Image
 from trtpost.builder.build import build
 from trtpost.bundle.folder import load_bundle, read_bundle, record_verification
 from trtpost.bundle.passport import Verification
-from trtpost.jobs.plan import PhotoJob
+from trtpost.jobs.paths import PhotoJob
 from trtpost.jobs.run import run
-from trtpost.masks import marks
-from trtpost.masks.colours import palette
-from trtpost.masks.marks import ENDS, ends_of, is_done, mark_of, marked_size
-from trtpost.masks.png import END, HEAD, HEADER, encode_mask, with_text
+from trtpost.masks import finished
+from trtpost.masks.finished import ENDS, ends_of, is_done, mark_of, marked_size
+from trtpost.masks.png import END, HEAD, HEADER, encode_mask, palette, with_text
 from trtpost.photos.find import PhotoFile
 from trtpost.segment import Segmenter
 
@@ -29,7 +28,7 @@ COLOURS = palette(("a", "b"))
 
 
 def fingerprint(bundle, **settings):
-    return marks.fingerprint(read_bundle(bundle.path), **settings)
+    return finished.fingerprint(read_bundle(bundle.path), **settings)
 
 
 @pytest.fixture(scope="module")
