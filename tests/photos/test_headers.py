@@ -45,6 +45,7 @@ def box(kind: bytes, content: bytes, *, large: bool = False) -> bytes:
         (box(b"free", bytes(8)) + box(b"jp2c", CODESTREAM + bytes(8)), [(b"free", 0), (b"jp2c", 24)]),
         (box(b"free", CODESTREAM + bytes(4)) + box(b"jp2c", CODESTREAM + bytes(4)), [(b"free", 0), (b"jp2c", 24)]),
         (box(b"free", bytes(8), large=True) + box(b"jp2c", CODESTREAM, large=True), [(b"free", 0), (b"jp2c", 40)]),
+        (box(b"free", b"") + box(b"jp2c", CODESTREAM + bytes(4)), [(b"free", 0), (b"jp2c", 16)]),
         (box(b"jp2c", bytes(20)), []),
         (box(b"free", bytes(8)), [(b"free", 0)]),
         (struct.pack(">I4s", 7, b"free") + bytes(20), []),  # shorter than its own header
