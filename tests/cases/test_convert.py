@@ -919,4 +919,4 @@ def test_class_ids_of_a_small_type_keep_their_values(dtype):
     assert labels.dtype == np.dtype(dtype)
     np.testing.assert_array_equal(doubled, 2 * ids.astype(np.float32))
     kinds = {value.name: value.type.tensor_type.elem_type for value in model.graph.value_info}
-    assert kinds["coerce"] == onnx.TensorProto.INT32
+    assert kinds["typed"] == onnx.TensorProto.INT32
