@@ -6,6 +6,7 @@ its result was scaled to 0..255 or -1..1. One rule for each kind of operator; wh
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -67,7 +68,7 @@ _OF_SEVERAL: dict[str, Callable[[Sequence[float]], float]] = {
     "Mean": lambda values: sum(values) / len(values),
 }
 _DEPTH = 64
-"""Operators that are looked at, one before the other."""
+"""Number of operators that are looked at, one before the other."""
 
 _Known = dict[int, Bounds]
 """Bounds of tensors by their `id`: what several operators use is looked at once."""
@@ -205,7 +206,7 @@ def _clipped(node: gs.Node, of: _Of) -> Bounds:
 
 
 def _cast(node: gs.Node, given: Bounds) -> Bounds:
-    """Values that an integer type cannot hold wrap round, or saturate: anything that it holds."""
+    """Bounds after a Cast: what an integer type cannot hold wraps round, or saturates, and may be anything it holds."""
     low, high = range_of(node.outputs[0])
     if (low, high) == (0.0, 1.0):  # whatever is not 0 becomes true
         return low, high
@@ -213,7 +214,7 @@ def _cast(node: gs.Node, given: Bounds) -> Bounds:
 
 
 def range_of(tensor: gs.Tensor) -> Bounds:
-    """What the type of a tensor holds: of booleans 0 and 1; of real numbers, and unknown types, anything."""
+    """Bounds of what the type of a tensor holds; `UNBOUNDED` for real numbers and unknown types."""
     kind = np.dtype(tensor.dtype).kind if isinstance(tensor.dtype, type | np.dtype) else "f"
     if kind == "b":
         return 0.0, 1.0
@@ -243,7 +244,7 @@ def _power(base: Bounds, exponent: Bounds) -> Bounds:
 
 
 def _quantized(node: gs.Node, of: _Of) -> Bounds:
-    """`QuantizeLinear` stands for the same numbers; so do operators on what was quantised, as `QLinearSigmoid`."""
+    """Bounds of what is quantised, which stands for the same numbers, also where it is made by a `QLinearSigmoid`."""
     op = node.op.removeprefix("QLinear")
     if op in _FIXED:
         return _FIXED[op]
@@ -251,7 +252,7 @@ def _quantized(node: gs.Node, of: _Of) -> Bounds:
 
 
 def _is_normalized(node: gs.Node, of: _Of) -> bool:
-    """(x - min x) / (max x - min x), or x / max x of what is not negative: from 0 to 1, with a little to divide by."""
+    """True for (x - min x) / (max x - min x), and for x / max x of what is not negative, with a little to divide by."""
     above, below = node.inputs
     while (maker := maker_of(below)) is not None and maker.op in ("Add", "Max", "Identity") and len(maker.inputs) <= 2:
         rest = [value for value in maker.inputs if not is_constant(value)]
@@ -323,17 +324,15 @@ def _largest_overlap(weights: np.ndarray, node: gs.Node) -> float:
     strides = node.attrs.get("strides", [1] * (weights.ndim - 2))
     if any(one != 1 for one in node.attrs.get("dilations", [1])):
         return math.inf
-    phases = [range(step) for step in strides]
-    sums = [
-        np.max(np.sum(weights[:, :, row :: strides[0], col :: strides[1]], axis=(0, 2, 3)))
-        for row in phases[0]
-        for col in phases[1]
-    ]
-    return float(max(sums)) if node.attrs.get("group", 1) == 1 else float(max(np.max(one) for one in sums))
+    phases = itertools.product(*map(range, strides))
+    return max(
+        float(np.max(np.sum(weights[:, :, row :: strides[0], col :: strides[1]], axis=(0, 2, 3))))
+        for row, col in phases
+    )
 
 
 def _sums_classes(node: gs.Node) -> bool:
-    """True of the sum over some classes of a Softmax."""
+    """True for the sum over some classes of a Softmax."""
     axes, maker = _axes(node), maker_of(behind(node.inputs[0], ("Slice", "Identity", "Cast", "Split")))
     if maker is None or maker.op != "Softmax" or axes is None or len(axes) != 1:
         return False

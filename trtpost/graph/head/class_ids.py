@@ -21,7 +21,7 @@ _WITH_IDS = ops.KEEPING_IDS | ops.CHOOSING_IDS | ops.COUNTING_WITH_IDS | ops.SPO
 
 
 def values_of(node: gs.Node) -> list[gs.Tensor]:
-    """Those inputs of a node whose values come out of it, not shapes, indices and conditions."""
+    """The inputs of a node whose values come out of it, not shapes, indices and conditions."""
     if node.op == "Where":
         return list(node.inputs[1:])
     if node.op in ("ScatterND", "ScatterElements"):
@@ -60,7 +60,7 @@ def holds_whole_numbers(tensor: gs.Tensor, *, rounded: bool = True) -> bool:
     """True where every value is provably a whole number.
 
     Args:
-        tensor: of any type.
+        tensor: values of any type.
         rounded: count real numbers that were rounded, or cast to integers; else only what was whole from the start,
             as ids, comparisons and constants are.
     """
@@ -88,7 +88,7 @@ def holds_whole_numbers(tensor: gs.Tensor, *, rounded: bool = True) -> bool:
 
 
 def are_levels(tensor: gs.Tensor) -> bool:
-    """True of integers that were real numbers before: levels of a probability from 0 to 255, and no ids."""
+    """True for integers that were real numbers before: levels of a probability from 0 to 255, and no ids."""
     return is_whole(tensor) and not holds_whole_numbers(tensor, rounded=False)
 
 
@@ -107,7 +107,7 @@ def refuse_unknown_integers(tensor: gs.Variable) -> None:
 
 
 def keeps_values(cast: gs.Node) -> bool:
-    """False of a Cast to a type that may not hold what it is given: ids become others, or 0 and 1."""
+    """False for a Cast to a type that may not hold what it is given: ids become others, or 0 and 1."""
     given, held = cast.inputs[0], range_of(cast.outputs[0])
     (low, high), (least, greatest) = bounds_of(given), range_of(given)
     return held[0] <= max(low, least) and min(high, greatest) <= held[1]
@@ -158,7 +158,7 @@ def refuse_what_ids_became(tensor: gs.Variable, *, head: str | None) -> None:
 
 
 def _paints(node: gs.Node) -> bool:
-    """True of a node that gives several values for each id: a palette, or ids beside something else."""
+    """True for a node that gives several values for each id: a palette, or ids beside something else."""
     if node.op == "Gather" and is_constant(node.inputs[0]):
         table = constant_values(node.inputs[0])
         one_hot = table is not None and table.ndim == 2 and bool((table.argmax(-1) == np.arange(len(table))).all())

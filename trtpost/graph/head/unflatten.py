@@ -25,8 +25,8 @@ class Unfolded:
 
     Attributes:
         shape: [N, C, h, w] or [N, h, w, C]; of labels [N, h, w].
-        layout: of these.
-        class_axis: of the flat tensor, where its classes stand; the last where everything is flat; None where there
+        layout: order of these axes.
+        class_axis: axis of the flat tensor where its classes stand; the last where everything is flat; None where there
             is one.
     """
 
@@ -36,7 +36,7 @@ class Unfolded:
 
     @property
     def classes(self) -> int | str:
-        """Number of channels; of labels 1."""
+        """Number of channels; 1 for labels."""
         return self.shape[channel_axis(self.layout)] if len(self.shape) == 4 else 1
 
 
@@ -55,7 +55,7 @@ def unfolded(
             [N, h * w], [N, h, w]; each also without its batch axis, or with more axes of one.
         input_size: (height, width) of the network.
         labels: class ids; these are told only where rows and columns are one axis.
-        layout: of the logits, where the shape fits both.
+        layout: the logits' own, where the shape fits both.
         guess: take it for granted that the tensor is a mask: what was not flattened in the graph is then as many
             pixels as fit the proportions of the input.
 

@@ -98,7 +98,7 @@ def picture_doubt(
 
 
 def _adds_image(tensor: gs.Tensor) -> bool:
-    """True of a correction that was added to the image itself."""
+    """True for a correction that was added to the image itself."""
     sum_of = maker_of(behind(tensor, ("Clip", "Identity", "Cast", "Transpose", "Sigmoid", "Tanh")))
     if sum_of is None or sum_of.op not in ("Add", "Sub"):
         return False

@@ -43,7 +43,7 @@ def with_known_integers(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _widened(graph: gs.Graph, node: gs.Node) -> bool:
-    """Class ids that are cast to a small type, in int32 until something computes with them; whether that was done."""
+    """Leave class ids that are cast to a small type in int32 until something computes with them; True where done."""
     labels = node.outputs[0]
     small = dtype_name(labels)
     if small not in _SMALL or _is_output(graph, labels) or not 0 < _classes(node) <= np.iinfo(small).max + 1:
@@ -67,7 +67,7 @@ def _widened(graph: gs.Graph, node: gs.Node) -> bool:
 
 
 def _resized_in_int32(graph: gs.Graph, node: gs.Node) -> bool:
-    """A nearest `Resize` of integers that ONNX Runtime does not resize, with a Cast before and after it."""
+    """Put a Cast before and after a nearest `Resize` of integers that ONNX Runtime does not resize; True where done."""
     source, result = node.inputs[0], node.outputs[0]
     if not is_whole(source) or dtype_name(source) in _RESIZABLE or node.attrs.get("mode", "nearest") != "nearest":
         return False
@@ -80,7 +80,7 @@ def _resized_in_int32(graph: gs.Graph, node: gs.Node) -> bool:
 
 
 def _unsigned(image: gs.Variable) -> bool:
-    """An int8 image as uint8, where all that is done with it ends in DequantizeLinear; whether that was so."""
+    """Make an int8 image uint8, where all that is done with it ends in DequantizeLinear; True where it does."""
     carried, ends, pending = [image], [], [image]
     while pending:
         for node in pending.pop().outputs:
@@ -104,7 +104,7 @@ def _unsigned(image: gs.Variable) -> bool:
 
 
 def _cast_output(graph: gs.Graph, node: gs.Node) -> None:
-    """The node in int32, and its output in the type that it had, by a Cast behind it."""
+    """Make a node's output int32, and put a Cast behind it to the type that it had."""
     result = node.outputs[0]
     wide = gs.Variable(f"{result.name}/in_int32", np.int32, result.shape)
     node.outputs = [wide]
