@@ -72,6 +72,25 @@ def test_what_is_reached(onward, expected):
     assert "".join(walks.reached("a", lambda name: onward.get(name, ""), key=str)) == expected
 
 
+def test_the_last_way_may_go_first():
+    onward = {"a": "bc", "b": "d", "c": "e"}
+    assert "".join(walks.reached("a", lambda name: onward.get(name, ""), key=str, last_first=True)) == "acebd"
+
+
+@pytest.mark.parametrize(
+    ("refuted", "expected"),
+    [((), True), (("Add",), False), (("Relu",), False), (("Conv",), True)],  # nobody asks that one
+)
+def test_what_holds_of_a_tensor_where_it_holds_of_others(refuted, expected):
+    out = ending("a = Abs (y)\n b = Relu (y)\n out = Add (a, b)", SCORES)
+
+    def premises(value: gs.Tensor) -> list[gs.Tensor] | None:
+        op = value.inputs[0].op
+        return None if op in refuted else list(value.inputs[0].inputs) if op == "Add" else []
+
+    assert walks.proven(out, premises) is expected
+
+
 def test_nobody_asks_for_more_than_is_wanted():
     asked = []
     assert next(walks.reached("a", lambda name: asked.append(name) or "", key=str)) == "a"
