@@ -168,7 +168,7 @@ def test_zeros_around(text):
 )
 def test_joining(text, expected):
     shapes = {
-        "at": np.array([0, 0, 0, 0], np.int64) if "ScatterND" in text else indices(4),
+        "at": np.array([0, 0, 0, 0], np.int64) if "ScatterND" in text else indices(9),
         "two1": np.float32(2),
         "nine1": np.float32(9),
         "there": np.zeros((1, 4, 8, 12), np.int64),
@@ -191,6 +191,7 @@ def test_joining(text, expected):
         ("Softplus (x)", (math.log1p(E**-3), math.log1p(E**2))),
         ("Softplus (y)", (0, INF)),
         ("c = Clip (y, zero, big)\n out = Softplus (c)", (math.log(2), 800)),
+        ("Softplus (w)", (math.log1p(E), math.log1p(E**4))),
         ("Sqrt (w)", (1, 2)),
         ("Sqrt (x)", (0, math.sqrt(2))),
         ("Log (w)", (0, math.log(4))),
@@ -269,6 +270,7 @@ def test_clip(text, expected):
         (0, 128, "int8", (-128, 127)),
         (-3, 2, "int64", (-3, 2)),
         (1, 4, "bool", (0, 1)),
+        (0.25, 0.75, "bool", (0, 1)),
         (-3, 2, "double", (-3, 2)),
     ],
 )
@@ -336,6 +338,7 @@ SHIFTED = "least = ReduceMin (y)\n most = ReduceMax (y)\n n = Sub (y, least)\n d
         (f"{SHIFTED} out = Div (y, d)", UNBOUNDED),
         ("m = ReduceMax (r)\n out = Div (r, m)", (0, 1)),
         ("m = ReduceMax (r)\n e = Add (m, small)\n out = Div (r, e)", (0, 1)),
+        ("m = ReduceMax (r)\n out = Div (w, m)", (0, INF)),
         ("m = ReduceMax (y)\n out = Div (y, m)", UNBOUNDED),
     ],
 )
@@ -418,6 +421,12 @@ BLUR = "Conv <group = 4, pads = [1, 1, 1, 1]>"
 )
 def test_convolutions_that_only_average_or_enlarge(text, weights, expected):
     assert bounds(text, f=weights, bias0=np.zeros(4, np.float32), bias1=np.ones(4, np.float32)) == expected
+
+
+def test_averages_are_1_but_for_their_rounding():
+    average = np.full((4, 1, 7, 7), 1 / 49, np.float32)
+    assert float(np.max(np.sum(average, (1, 2, 3)))) != 1
+    assert bounds_of(ending("p = Sigmoid (y)\n out = Conv <group = 4> (p, f)", "float[] out", f=average)) == (0, 1)
 
 
 SOFTMAX = "q = Softmax <axis = 1> (y)\n"

@@ -6,7 +6,6 @@ its result was scaled to 0..255 or -1..1. One rule for each kind of operator; wh
 
 from __future__ import annotations
 
-import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -324,10 +323,10 @@ def _largest_overlap(weights: np.ndarray, node: gs.Node) -> float:
     strides = node.attrs.get("strides", [1] * (weights.ndim - 2))
     if any(one != 1 for one in node.attrs.get("dilations", [1])):
         return math.inf
-    phases = itertools.product(*map(range, strides))
     return max(
         float(np.max(np.sum(weights[:, :, row :: strides[0], col :: strides[1]], axis=(0, 2, 3))))
-        for row, col in phases
+        for row in range(strides[0])
+        for col in range(strides[1])
     )
 
 

@@ -28,9 +28,9 @@ def with_known_integers(model: onnx.ModelProto) -> onnx.ModelProto:
     Returns:
         The same model where there is nothing to do.
     """
-    ops = {node.op_type for node in model.graph.node}
+    operators = {node.op_type for node in model.graph.node}
     types = {one.type.tensor_type.elem_type for one in model.graph.input}
-    if "Resize" not in ops and not {"ArgMax", "Cast"} <= ops and onnx.TensorProto.INT8 not in types:
+    if "Resize" not in operators and not {"ArgMax", "Cast"} <= operators and onnx.TensorProto.INT8 not in types:
         return model
     graph = gs.import_onnx(model)
     changed = [_widened(graph, node) for node in list(graph.nodes) if node.op == "Cast"]
