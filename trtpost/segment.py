@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn, SupportsIndex
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,7 @@ from trtpost.masks.png import encode_mask, palette
 from trtpost.photos.decode import Photo
 from trtpost.photos.given import PhotoLike, photo_of
 from trtpost.photos.pixels import check_size, pixels_of
-from trtpost.spec import Backend, Encoding
+from trtpost.spec import Backend, Encoding, whole_or_none
 from trtpost.timing import Stopwatch, Timing
 
 
@@ -120,11 +119,7 @@ class Segmenter:
         threads: int | None = None,
         fast_decode: bool = False,
     ) -> None:
-        if threads is not None:
-            whole = isinstance(threads, SupportsIndex) and not isinstance(threads, bool | np.ndarray)
-            if not (whole and 1 <= operator.index(threads) <= MAX_THREADS):
-                raise SpecError(f"threads must be a whole number from 1 to {MAX_THREADS}, or None, not {threads!r:.60}")
-            threads = operator.index(threads)  # numpy's numbers are none of ONNX Runtime's
+        threads = whole_or_none("threads", threads, MAX_THREADS)  # numpy's numbers are none of ONNX Runtime's
         # where none can run, gigabytes of one are neither read nor looked at
         plan: Plans = "kept" if may_run_plans(backend) else "left"
         contents = read_again(bundle, plan=plan) if isinstance(bundle, Bundle) else read_bundle(bundle, plan=plan)

@@ -7,10 +7,11 @@ where the two meet the network. A spec that has no meaning cannot be made: the c
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Literal, get_args
 
 from trtpost.errors import SpecError, did_you_mean
@@ -355,8 +356,24 @@ def one_of(name: str, value: object, allowed: Collection[str]) -> None:
 
 
 def whole(value: object) -> int | None:
-    """A whole number, numpy's among them, as Python has it and JSON takes it; None: it is none."""
-    return None if isinstance(value, bool) or not isinstance(value, Integral) else int(value)
+    """A whole number, of any library's type, as Python has it and JSON takes it; None: it is none."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def whole_or_none(name: str, value: object, most: int | None = None) -> int | None:
+    """A whole number from 1 to `most`, as Python has it, where one is given.
+
+    Raises:
+        SpecError: it is something else; `name` says what.
+    """
+    number = whole(value)
+    if value is not None and (number is None or not 1 <= number <= (most or number)):
+        limit = f" to {most}" if most else ""
+        raise SpecError(f"{name} must be a whole number from 1{limit}, or None, not {value!r:.60}")
+    return number
 
 
 def real(value: object) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import platform
 import random
 import statistics
@@ -12,6 +11,7 @@ from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from trtpost.cores import default_threads
 from trtpost.kernels import cpu
 
 Name = TypeVar("Name", bound=Hashable)
@@ -87,4 +87,4 @@ def machine() -> str:
         from trtpost import _cpu
 
         isa = f", {_cpu.isas()[0]}"
-    return f"{name}, {os.cpu_count()} cores{isa}, {platform.system()}"
+    return f"{name}, {default_threads()} cores{isa}, {platform.system()}"

@@ -5,11 +5,10 @@ Ray distributes, restarts and scales; `trtpost.ray.actor` says what each worker 
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, SupportsIndex, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from trtpost.bundle.folder import Bundle, load_bundle, read_again
 from trtpost.errors import SpecError, printable, reason
@@ -21,7 +20,7 @@ from trtpost.photos.limits import MAX_PIXELS
 from trtpost.ray.actor import COLUMNS, RESULTS, Actor, PhotoRow, Settings, arrow_schema, result_types
 from trtpost.ray.cluster import cluster, ray_package
 from trtpost.ray.remote_files import absolute, faults, place_of
-from trtpost.spec import Backend, Encoding
+from trtpost.spec import Backend, Encoding, whole_or_none
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -88,9 +87,9 @@ def segment_dataset(
         MissingPackageError: Ray is not installed.
     """
     ray = ray_package()
-    _check_whole("cores", cores, MAX_THREADS)
-    _check_whole("actors", actors)
-    _check_whole("max_pixels", max_pixels)
+    whole_or_none("cores", cores, MAX_THREADS)
+    whole_or_none("actors", actors)
+    whole_or_none("max_pixels", max_pixels)
     for name, value, choices in (("backend", backend, get_args(Backend)), ("encoding", encoding, get_args(Encoding))):
         if value not in choices:
             raise SpecError(f"{name} must be {', '.join(choices[:-1])} or {choices[-1]}, not {value!r:.60}")
@@ -226,14 +225,6 @@ def row_of(entry: dict[str, Any]) -> PhotoRow:
     """What a row of the dataset says that `segment_dataset` gives."""
     size = (entry["height"] or 0, entry["width"] or 0)
     return PhotoRow(entry["path"], size, entry["mask"], entry["skipped"], entry["error"])
-
-
-def _check_whole(name: str, value: int | None, most: int | None = None) -> None:
-    whole = isinstance(value, SupportsIndex) and not isinstance(value, bool)
-    if value is not None and not (whole and 1 <= operator.index(value) <= (most or operator.index(value))):
-        raise SpecError(
-            f"{name} must be a whole number from 1{f' to {most}' if most else ''}, or None, not {value!r:.60}"
-        )
 
 
 def _checked_schema(dataset: Dataset) -> Any:
