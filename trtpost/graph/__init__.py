@@ -7,6 +7,6 @@
 3. `baking.bake` joins `preprocess`, network and `postprocess` into one graph.
 4. `precision.reduce` makes its network fp16, bf16 or int8, and `emulate` computes on a CPU what a GPU does then.
 
-Every step asks `proto` of protobufs, and `walks` of graphsurgeon's tensors. What only runs takes files apart again with
-`baked` and `wire`.
+Every step asks `proto` of protobufs, `walks` of graphsurgeon's tensors, and `ops` of what operators mean. What only
+runs takes files apart again with `baked` and `wire`.
 """

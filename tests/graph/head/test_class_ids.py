@@ -93,6 +93,7 @@ def test_the_ids_behind_either_branch():
         ("Add (f, two)", "float", True, True),
         ("Add (f, half)", "float", False, False),
         ("Add (f, y)", "float", False, False),
+        ("Add (f, endless)", "float", False, False),
         ("Mul (f, f)", "float", True, True),
         ("Div (f, two)", "float", False, False),
         ("Relu (f)", "float", False, False),
@@ -118,7 +119,7 @@ def test_the_ids_behind_either_branch():
     ],
 )
 def test_whole_numbers(text, out, whole, from_the_start):
-    tensor = made(text, out, larger=np.array([1, 1, 2, 2], np.float32))
+    tensor = made(text, out, larger=np.array([1, 1, 2, 2], np.float32), endless=np.float32(np.inf))
     assert class_ids.holds_whole_numbers(tensor) is whole
     assert class_ids.holds_whole_numbers(tensor, rounded=False) is from_the_start
 
@@ -155,14 +156,15 @@ def test_levels(text, out, levels):
         ("Add (i, c125)", 3, False),
         ("Sub (i, one)", 2, False),
         ("y", 2, False),
+        ('BitShift <direction = "LEFT"> (u, u)', 5, True),  # what its own type holds
         ("y", 1, True),
     ],
 )
 def test_types_that_hold_what_is_cast(text, to, kept):
-    out = {1: "float", 2: "uint8", 3: "int8", 9: "bool"}[to]
+    out = {1: "float", 2: "uint8", 3: "int8", 5: "int16", 9: "bool"}[to]
     numbers = {f"c{number}": np.array(number) for number in (124, 125, 252, 253)}
     text = text if "(" in text else f"Identity ({text})"
-    (cast,) = made(f"g = {text}\n out = Cast <to = {to}> (g)", out, **numbers).inputs
+    (cast,) = made(f"u = Cast <to = 2> (i)\n g = {text}\n out = Cast <to = {to}> (g)", out, **numbers).inputs
     assert class_ids.keeps_values(cast) is kept
 
 
@@ -193,6 +195,7 @@ PICTURE = "no mask but a picture of the class ids"
         ("Gather (palette, i)", "int64", None, PICTURE),
         ("Gather (palette, i)", "int64", "labels", PICTURE),
         ("Gather (table, i)", "int64", None, None),
+        ("Gather (column, i)", "int64", None, None),
         ("Gather (onehot, i)", "int64", None, None),
         ("Concat <axis = 1> (i, j)", "int64", None, PICTURE),
         ("Concat <axis = 2> (i, j)", "int64", None, None),
@@ -200,6 +203,7 @@ PICTURE = "no mask but a picture of the class ids"
         ("Tile (i, three)", "int64", None, PICTURE),
         ("Tile (i, ones)", "int64", None, None),
         ("Tile (y, three)", "float", None, None),  # of no ids
+        ("g = ReduceMax (y)\n c = Cast <to = 7> (g)\n e = Tile (c, three)\n out = Add (i, e)", "int64", None, None),
         ("Div (f, two)", "float", None, "may hold what is no whole number"),
         ("Div (f, two)", "float", "argmax", None),
     ],
@@ -208,6 +212,7 @@ def test_what_ids_became(text, out, head, refused):
     tables = {
         "palette": np.arange(12).reshape(4, 3),
         "table": np.arange(4),
+        "column": np.arange(4).reshape(4, 1),
         "onehot": np.eye(4, dtype=np.int64),
         "three": np.array([1, 3, 1, 1]),
         "ones": np.array([1, 1, 1, 1]),

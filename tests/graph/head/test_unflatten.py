@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_graphsurgeon as gs
 import pytest
-from nets import ending
+from nets import ending, kernel, net
 
 from trtpost.errors import ModelError
 from trtpost.graph.head.unflatten import Unfolded, unfolded
@@ -32,7 +32,7 @@ IDS = "i = ArgMax <axis = 1> (y)\n"
         (f"{ONE} out = Reshape (m, s)", (1, 8, 12), ((1, 1, 8, 12), "NCHW", None)),
         # what may stand behind it
         ("r = Reshape (y, s)\n out = Sigmoid (r)", (1, 4, 96), ((1, 4, 8, 12), "NCHW", 1)),
-        ("r = Reshape (y, s)\n out = Mul (half, r)", (1, 4, 96), ((1, 4, 8, 12), "NCHW", 1)),
+        ("r = Reshape (y, s)\n out = Mul (halves, r)", (1, 4, 96), ((1, 4, 8, 12), "NCHW", 1)),
         ("r = Reshape (y, s)\n out = CumSum (r, axis)", (1, 4, 96), None),
         # what has rows and columns already, or never had them
         ("out = Relu (y)", None, None),
@@ -41,7 +41,7 @@ IDS = "i = ArgMax <axis = 1> (y)\n"
     ],
 )
 def test_scores(body, shape, expected):
-    weights = {"flat": np.array([1, 96, 4]), "half": np.float32(0.5), "axis": np.array(2)}
+    weights = {"flat": np.array([1, 96, 4]), "halves": np.full((1, 1, 1), 0.5, np.float32), "axis": np.array(2)}
     tensor = ending(body, "float[] out", s=np.array(shape or [1]), **weights)
     assert unfolded(tensor, SIZE) == (None if expected is None else Unfolded(*expected))
 
@@ -54,6 +54,19 @@ def test_labels(shape, expected):
     tensor = ending(f"{IDS} out = Reshape (i, s)", "int64[] out", s=np.array(shape))
     view = unfolded(tensor, SIZE, labels=True)
     assert (None if view is None else (view.shape, view.classes)) == (expected and (expected, 1))
+
+
+@pytest.mark.parametrize(("shape", "batch"), [((2, 4, 96), 2), ((3, 4, 64), None), ((1, 4, 192), None)])
+def test_a_fixed_batch_is_the_networks(shape, batch):
+    model = net(
+        "y = Conv (image, k)\n out = Reshape (y, s)",
+        "float[2,3,8,12] image",
+        "float[] out",
+        k=kernel(4),
+        s=np.array(shape),
+    )
+    view = unfolded(gs.import_onnx(model).outputs[0], SIZE)
+    assert (view and view.shape[0]) == batch
 
 
 @pytest.mark.parametrize(("layout", "axis"), [(None, None), ("NCHW", 1), ("NHWC", 2)])
@@ -82,3 +95,8 @@ def test_as_many_classes_as_pixels(layout, axis):
 def test_guessed_by_the_proportions_of_the_input(shape, guess, expected):
     view = unfolded(gs.Variable("x", np.float32, shape), SIZE, guess=guess)
     assert view == (None if expected is None else Unfolded(*expected))
+
+
+def test_nothing_is_guessed_of_labels_and_of_single_pixels():
+    assert unfolded(gs.Variable("x", np.int64, (1, 24, 5)), SIZE, labels=True, guess=True) is None
+    assert unfolded(gs.Variable("x", np.float32, (1, 1, 5)), (8, 8), guess=True) is None

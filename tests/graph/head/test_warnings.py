@@ -122,8 +122,11 @@ def test_heads_at_several_resolutions(shapes, told):
         ("s = Cast <to = 6> (y)\n d = Cast <to = 11> (s)\n out = Exp (d)", "double", True),
         ("i = ArgMax <axis = 1> (y)\n out = Mul (i, i)", "int64", False),  # up to 9
         ("i = ArgMax <axis = 1> (y)\n out = Add (i, most)", "int64", True),
+        ("i = ArgMax <axis = 1> (y)\n out = Sub (i, whole)", "int64", False),
+        ("i = ArgMax <axis = 1> (y)\n out = Sub (i, beyond)", "int64", True),
     ],
 )
 def test_more_numbers_than_float32_tells_apart(text, out, doubted):
-    tensor = ending(text, f"{out}[] out", most=np.array((1 << 24) - 2))
+    numbers = {"most": np.array((1 << 24) - 2), "whole": np.array(1 << 24), "beyond": np.array((1 << 24) + 1)}
+    tensor = ending(text, f"{out}[] out", **numbers)
     assert (warnings.precision_doubt(tensor) is not None) is doubted
