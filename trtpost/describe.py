@@ -75,6 +75,16 @@ def describe_reserved(length: int, max_size: tuple[int, int]) -> str:
     )
 
 
+def describe_float_plan() -> str:
+    """What becomes of a network whose quantisation TensorRT does not take, with what to do."""
+    return (
+        "the network is quantised with uint8 or with zero points, and TensorRT takes symmetric int8 alone: the plan "
+        "computes the same values in float, without the speed of int8; for that quantise the network symmetrically "
+        "(ONNX Runtime: activations and weights QInt8, ActivationSymmetric), or give the float model it was made from "
+        "and --precision int8; --precision fp16 makes this one faster"
+    )
+
+
 def describe_choice(located: Located) -> str:
     """What may be wrong where `located.is_choice`, with the flag that settles it."""
     return (

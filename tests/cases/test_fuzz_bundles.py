@@ -1,4 +1,4 @@
-"""500 damaged models, passports, plans and bundles: each is refused by a sentence, or works.
+"""500 damaged models, passports, plans and bundles, and odd ones: each is refused by a sentence, or works.
 
 Every seed mutates another file, always in the same way; `fuzzing` says how to run one again by hand.
 """
@@ -22,9 +22,11 @@ import numpy as np
 import onnx
 import pytest
 from cases.fuzzing import check
+from conftest import package
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from nets import kernel, nchw, net, nhwc, save
+from quantised import drawn
 
 from trtpost.backends.tensorrt.obstacle import Machine, obstacle
 from trtpost.builder.build import build
@@ -137,7 +139,8 @@ def sources() -> list[bytes]:
     with_function.opset_import.append(onnx.helper.make_opsetid("ours", 1))
     with_function.graph.node[0].output[0] = "before"
     with_function.graph.node.append(onnx.helper.make_node("twice", ["before"], ["logits"], domain="ours"))
-    return [model.SerializeToString() for model in [*models, with_function]]
+    quantised = [drawn(random.Random(seed)) for seed in (0, 7)]  # QOperator, and QDQ with a bias
+    return [model.SerializeToString() for model in [*models, with_function, *quantised]]
 
 
 SETTINGS: list[dict[str, Any]] = [
@@ -320,6 +323,13 @@ def source_model(seed: int, folder: Path) -> None:
     runs(bundle)
 
 
+def quantised_model(seed: int, folder: Path) -> None:
+    """A plan of a quantised network, or a sentence why there is none; without a plan it works always."""
+    source = save(drawn(random.Random(seed)), folder / "net.onnx")
+    runs(build(source, folder / "net.trtpost", flavour="none"))
+    runs(build(source, folder / "net.trtpost", flavour="tensorrt_rtx"))
+
+
 def baked_model(seed: int, folder: Path) -> None:
     rng = random.Random(seed)
     mutate = mutated_bytes if rng.random() < 0.3 else mutated_message
@@ -486,6 +496,14 @@ def test_damaged_models_passports_plans_and_bundles():
     outcomes = check(damaged, range(500))
     assert outcomes["accepted"] > 50  # what is mutated without harm still works
     assert sum(outcomes.values()) - outcomes["accepted"] > 250
+
+
+def test_plans_of_quantised_models():
+    """QDQ and QOperator, both types of activations, scalars, channels with scales of their own, defaults."""
+    package("tensorrt_rtx")
+    outcomes = check(quantised_model, range(40))
+    assert outcomes.keys() == {"accepted", "BackendError"}
+    assert outcomes["accepted"] > 25  # those of QOperator have no plan
 
 
 def test_what_is_mutated_is_read_when_it_is_not_mutated(tmp_path):

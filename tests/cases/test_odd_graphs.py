@@ -11,6 +11,7 @@ import onnx
 import onnx.parser
 import onnxruntime
 import pytest
+from conftest import package
 from nets import kernel, nchw, save
 from onnx import TensorProto
 from onnx.helper import (
@@ -465,6 +466,31 @@ def test_a_softmax_of_onnx_runtime_s_own(tmp_path, resize):
     node.attribute.extend([onnx.helper.make_attribute("axis", 1), onnx.helper.make_attribute("opset", 17)])
     model.opset_import.append(make_opsetid("com.microsoft", 1))
     np.testing.assert_array_equal(mask_of(model, tmp_path, resize=resize), source_outputs(model)[0].reshape(8, 12))
+
+
+QDQ = """q = QuantizeLinear (image, s, z)
+    x = DequantizeLinear (q, s, z)
+    w = DequantizeLinear (k, s)
+    bf = DequantizeLinear (b, s)
+    c = Conv (x, w, bf)
+    y = QuantizeLinear (c, s, z)
+    out = DequantizeLinear (y, s, z)"""
+
+
+@pytest.mark.parametrize("zero", [np.uint8(0), np.uint8(128), np.int8(-3), np.int8(0)], ids=repr)
+def test_int8_that_a_plan_loses_is_said(tmp_path, zero):
+    """TensorRT takes symmetric int8 alone: others are computed in float, with what to do in the warning."""
+    package("tensorrt_rtx")
+    weights = {"k": np.int8([[[[9]]], [[[-7]]], [[[3]]], [[[1]]]]).repeat(3, 1), "b": np.int32([5, 500, -9, 0])}
+    model = graph(QDQ, s=np.float32(1 / 128), z=zero, **weights)
+    ears, asked = Warnings(), {"flavour": "tensorrt_rtx", "normalize": "unit", "progress": None}
+    for precision in ("fp32", "fp16") if zero else ("fp32",):
+        ears = asked["progress"] = Warnings()
+        built = build(save(model, tmp_path / "net.onnx"), tmp_path / "net.trtpost", precision=precision, **asked)
+        symmetric = zero.dtype == np.int8 and not zero
+        assert built.passport.plan.precisions == {"int8" if symmetric else precision: 1}
+        said = [text for text in ears.texts if "without the speed of int8" in text and "ActivationSymmetric" in text]
+        assert bool(said) == (precision == "fp32" and not symmetric)
 
 
 def test_optionals_that_hold_a_tensor(tmp_path):

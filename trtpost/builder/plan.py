@@ -10,7 +10,8 @@ from trtpost.backends.tensorrt.build import Profile, build_plan
 from trtpost.backends.tensorrt.flavour import NAME_LIMIT
 from trtpost.builder.options import BuildOptions
 from trtpost.bundle.passport import Passport
-from trtpost.describe import describe_built, describe_reserved
+from trtpost.describe import describe_built, describe_float_plan, describe_reserved
+from trtpost.graph.precision.float_quantization import is_asymmetric
 from trtpost.progress import Progress
 
 LARGE = 2 << 30
@@ -30,6 +31,8 @@ def planned(
     """
     if options.post == "native" and (size := _interpolated(passport)) > LARGE:
         progress.warn(describe_reserved(size, passport.max_size))
+    if is_asymmetric(baked):
+        progress.warn(describe_float_plan())
     with progress.step("build") as step:
         plan, facts = build_plan(
             baked,

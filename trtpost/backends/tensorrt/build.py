@@ -18,10 +18,10 @@ from trtpost.backends.tensorrt.monitor import Phases, interruptible, monitor_of
 from trtpost.backends.tensorrt.resize_rewriting import for_tensorrt
 from trtpost.backends.tensorrt.settings import Settings
 from trtpost.bundle.passport import Plan
-from trtpost.errors import BackendError, PrecisionError
+from trtpost.errors import BackendError, ModelError, PrecisionError
 from trtpost.graph.baking.postprocess import spatial
 from trtpost.graph.baking.seam import split
-from trtpost.graph.precision.float_quantization import is_asymmetric, with_float_quantization
+from trtpost.graph.precision.float_quantization import dequantized_for_tensorrt
 from trtpost.letterbox import region_of
 from trtpost.progress import Step
 from trtpost.spec import Post, Pre
@@ -132,8 +132,10 @@ def _build(
     network = builder.create_network(strongly_typed(trt))
     parser = trt.OnnxParser(network, logger)  # lives as long as the network: it holds the weights
     graph = model if settings.post == "native" else split(model)[0]
-    if is_asymmetric(graph):
-        graph = with_float_quantization(graph)
+    try:
+        graph = dequantized_for_tensorrt(graph)
+    except ModelError as error:
+        raise BackendError(str(error)) from None
     if not parser.parse(for_tensorrt(graph).SerializeToString()):
         raise BackendError(_parser_errors(parser, flavour))
     if settings.post == "plugin" and spec is not None:
