@@ -575,10 +575,59 @@ def test_an_image_with_its_sides_swapped(tmp_path):
     np.testing.assert_array_equal(mask_of(model, tmp_path), source_outputs(model)[0][0].argmax(-1))
 
 
-def test_an_open_number_of_channels(tmp_path):
+@pytest.mark.parametrize(
+    ("body", "image", "result"),
+    [
+        ("out = Conv (image, k)", "float[batch_size,num_channels,height,width] image", "float[N,4,H,W] out"),
+        ("t = Transpose <perm = [0,3,1,2]> (image)\n out = Conv (t, k)", "float[N,H,W,C] image", "float[N,4,H,W] out"),
+        ("d = Div (image, s)\n out = Conv (d, k)", "float[N,C,8,12] image", "float[N,4,8,12] out"),
+        ("out = Conv <group = 3> (image, k)", "float[N,C,8,12] image", "float[N,6,8,12] out"),
+    ],
+)
+def test_an_open_number_of_channels(tmp_path, body, image, result):
+    """A name instead of a number, as transformers exports it: as many as the first convolution takes."""
+    weights = {"k": kernel(4) if "group" not in body else kernel(6, 1)} | (
+        {"s": np.float32(2)} if "Div" in body else {}
+    )
+    model = graph(body, image, result, **weights)
+    fixed = graph(body, image.replace("C", "3"), result, **weights)
+    settings = {} if "8,12" in image else {"input_size": (8, 12)}
+    np.testing.assert_array_equal(mask_of(model, tmp_path, **settings), best(fixed))
+    with Segmenter(tmp_path / "net.trtpost", backend="onnxruntime") as engine:
+        assert engine.bundle.passport.located.input_channels == 3
+
+
+def test_an_open_number_of_channels_that_nothing_tells(tmp_path):
     """Said before a size is tried with one channel."""
-    model = graph("out = Conv (image, k)", "float[N,C,H,W] image", "float[N,4,H,W] out", k=kernel(4))
-    refused(model, tmp_path, "takes networks of 1 or 3", input_size=(8, 12))
+    body = "m = ReduceMean <axes = [1]> (image)\n out = Conv (m, k)"
+    model = graph(body, "float[N,C,H,W] image", "float[N,4,H,W] out", k=kernel(4, 1))
+    refused(model, tmp_path, "cannot tell where the channels are", input_size=(8, 12))
+    four = graph("out = Conv (image, k)", "float[N,C,H,W] image", "float[N,4,H,W] out", k=kernel(4, 4))
+    refused(four, tmp_path, "has 4 channels in layout NCHW", input_size=(8, 12))
+
+
+@pytest.mark.parametrize("imports", [[("ai.onnx", 17)], [("ai.onnx", 17), ("", 17)]], ids=str)
+@pytest.mark.parametrize("inner", ["nodes", "functions"])
+def test_the_standard_operators_by_their_other_name(tmp_path, imports, inner):
+    """`ai.onnx` is the empty domain: as the only import, of nodes, and inside of functions."""
+    model = graph(CONV + "z = Relu (y)\n out = Softmax <axis = 1> (z)", k=kernel(4))
+    expected = best(model)
+    if inner == "functions":
+        model = called("my.domain")
+        expected = source_outputs(model)[0].reshape(8, 12) > 0.5
+    for holder in (model, *model.functions):
+        others = [one for one in holder.opset_import if one.domain]
+        del holder.opset_import[:]
+        holder.opset_import.extend([*(make_opsetid(*one) for one in imports), *others])
+        for node in holder.node if holder is not model else model.graph.node:
+            node.domain = node.domain or "ai.onnx"
+    np.testing.assert_array_equal(mask_of(model, tmp_path, precision="fp16" if inner == "nodes" else "fp32"), expected)
+    if inner == "functions":
+        return  # ONNX Runtime itself does not take these
+    (tmp_path / "photos").mkdir()
+    Image.fromarray(PHOTO).save(tmp_path / "photos/p.png")
+    bundle, unit = load_bundle(tmp_path / "net.trtpost"), Replaced(normalize="unit")
+    assert verify(bundle, tmp_path / "net.onnx", tmp_path / "photos", replaced=unit, min_agreement=0.9).passed
 
 
 def test_the_input_is_no_tensor_of_logits(tmp_path):

@@ -9,13 +9,33 @@ import onnx
 import onnx.inliner
 
 from trtpost.errors import ModelError
-from trtpost.graph.proto import attributes_of, behind, constants_of, graphs_of, replace, used_by
+from trtpost.graph.proto import attributes_of, behind, constants_of, graphs_inside, graphs_of, replace, used_by
 
 MAX_SPARSE = 1 << 28
 """Values that a sparse tensor may have when it is written out: a few bytes can promise any number."""
 
 MAX_STEPS = 10_000_000
 """Steps of a Loop that nothing else ends; a network that takes its steps for pixels has fewer."""
+
+
+_STANDARD = "ai.onnx"
+"""The other name of the domain of the standard operators, which is the empty one."""
+
+
+def name_standard(model: onnx.ModelProto) -> None:
+    """In place: the standard operators, and the version of them that is imported, have the empty domain alone."""
+    for holder in (model, *model.functions):
+        imports: dict[str, int] = {}
+        for entry in holder.opset_import:
+            domain = "" if entry.domain == _STANDARD else entry.domain
+            imports[domain] = max(imports.get(domain, 0), entry.version)
+        replace(holder.opset_import, [onnx.helper.make_opsetid(*entry) for entry in imports.items()])
+    bodies = [model.graph.node, *(function.node for function in model.functions)]
+    bodies += [graph.node for nodes in bodies for graph in graphs_inside(nodes)]
+    for nodes in bodies:
+        for node in nodes:
+            if node.domain == _STANDARD:
+                node.domain = ""
 
 
 def without_functions(model: onnx.ModelProto) -> onnx.ModelProto:

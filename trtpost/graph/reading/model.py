@@ -14,11 +14,13 @@ from trtpost.graph.baked import DOMAIN
 from trtpost.graph.proto import attributes_of, check_calls, graphs_of, name_apart, replace, sort_nodes
 from trtpost.graph.reading.canonical import (
     keep_computed,
+    name_standard,
     refuse_endless_loops,
     without_functions,
     without_optionals,
     write_out_sparse,
 )
+from trtpost.graph.reading.channels import with_known_channels
 from trtpost.graph.reading.integer_types import with_known_integers
 from trtpost.graph.reading.opsets import raised
 from trtpost.graph.reading.training import check_trained
@@ -66,6 +68,7 @@ def normalized(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
     `MAX_IR_VERSION`, and no initializers are among its inputs: they are constants here, also where a caller might
     replace them. An int8 image has become uint8, and nearest resizes of wide integers are done in int32. There are no
     model-local functions, no sparse weights, no inputs that nothing uses, and no outputs that are inputs or constants.
+    The standard operators have the empty domain, and an image has the channels that its first convolution takes.
 
     Raises:
         ModelError: the model is not valid, newer than the libraries that are installed, or still being trained; `name`
@@ -87,6 +90,7 @@ def normalized(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
             if dim.HasField("dim_value") and dim.dim_value < 1:  # how some exporters write a dynamic dimension
                 dim.Clear()
     with understood(name):
+        name_standard(copy)
         _check_types(copy, name)
         check_calls(copy, name)
         sort_nodes(copy)
@@ -99,7 +103,7 @@ def normalized(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
         if opset < MIN_OPSET:
             copy = raised(onnx.shape_inference.infer_shapes(copy), opset, MIN_OPSET)
         # before the check, which wants outputs to state the shapes that some exporters leave out
-        copy = _inferred(copy)
+        copy = with_known_channels(_inferred(copy))
         _check(copy)
         keep_computed(copy, name)
         check_trained(copy, name)
