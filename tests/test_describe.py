@@ -29,7 +29,7 @@ PLAN = Plan("tensorrt", "10.9", ("8.9",), {"CONVOLUTION": 2, "CAST": 1}, {"fp16"
     ("origin", "words"),
     [
         ("flag", "--normalize"),
-        ("quantised", "quantised input"),
+        ("quantised", "the input is uint8"),
         ("metadata", "the model's metadata"),
         ("inside", "normalised inside the network"),
         ("unit", "the network goes on from 0..1"),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 ORIGINS: dict[Origin, str] = {
     "flag": "--normalize",
-    "quantised": "quantised input",
+    "quantised": "the input is uint8",
     "metadata": "the model's metadata",
     "inside": "normalised inside the network",
     "unit": "the network goes on from 0..1",
@@ -101,8 +101,9 @@ def describe_located(located: Located) -> str:
     if located.limits is not None:
         low, high = located.limits
         unit = "probability" if (low, high) == (0, 1) else f"value from {low:g} to {high:g}"
+    scores = "probabilities" if located.limits == (0, 1) else "logits"
     what = {
-        "argmax": f"logits of {located.classes} classes",
+        "argmax": f"{scores} of {located.classes} classes",
         "threshold": f"one channel, {unit}",
         "labels": "class ids already",
     }[located.head]

@@ -52,7 +52,7 @@ Pattern = Literal["smooth", "noise"]
 """Logits that a benchmark draws: smooth as networks give them, or with a boundary in every cell."""
 
 Origin = Literal["flag", "quantised", "metadata", "inside", "unit", "assumed"]
-"""Who says how pixels are normalised: the user, the type of a quantised input, the model's metadata, layers inside the
+"""Who says how pixels are normalised: the user, the type of a uint8 input, the model's metadata, layers inside the
 network that take 0..255 or a unit of 0..1, or nobody."""
 
 Encoding = Literal["palette", "packed", "gray"]
@@ -220,13 +220,13 @@ class Located:
         dropped: operators between `logits` and `output` that the post-processing makes needless.
         others: outputs that were not chosen.
         is_flat: `logits` have other axes than `shape`, with the values in the same order.
-        limits: the least and the greatest value of scores that shall exceed a threshold, where the graph bounds them:
-            (0, 1) behind a Sigmoid.
+        limits: the least and the greatest value of scores, where the graph bounds them: (0, 1) behind a Sigmoid.
         independent: several classes have a Sigmoid each, so that none, or more than one, may be large.
         background: the value that one of the classes must exceed, else the pixel is class 0, which counts among
             `classes`, but has no channel in `shape` (`multilabel`); None: the largest wins, whatever it is.
         is_compared_inside: scores are of a type that tells more numbers apart than float32, so the network itself finds
             the largest.
+        is_named: the user named the tensor (`--logits`).
         doubts: what was concluded and may be wrong: a sentence each, with the flag that settles it.
     """
 
@@ -251,6 +251,7 @@ class Located:
     independent: bool = False
     background: float | None = None
     is_compared_inside: bool = False
+    is_named: bool = False
     doubts: tuple[str, ...] = ()
 
     @property

@@ -42,6 +42,7 @@ from trtpost.builder.build import build
 from trtpost.bundle.folder import load_bundle
 from trtpost.cli.inspect import inspect_path
 from trtpost.cli.tables import facts_text
+from trtpost.describe import describe_located
 from trtpost.errors import ModelError, SpecError
 from trtpost.graph.head.locate import locate
 from trtpost.graph.reading.model import load_model, normalized, set_metadata
@@ -90,6 +91,46 @@ def test_logits_behind_resize_and_transpose(tmp_path, head, tail, out, read):
     path = written(tmp_path / "n.onnx", body + tail, image, out, k=kernel(4), **used)
     assert locate(load_model(path)).classes == 4
     check(path, read)
+
+
+TURNED = {
+    "softmax": ("s = Softmax <axis = 3> (t)\n out = Transpose <perm = [0,3,2,1]> (s)", "float[1,4,8,12] out", first),
+    "sigmoid": ("s = Sigmoid (t)\n out = Transpose <perm = [0,3,2,1]> (s)", "float[1,4,8,12] out", first),
+    "to the other layout": ("s = Softmax (t)\n out = Transpose <perm = [0,2,1,3]> (s)", "float[1,8,12,4] out", last),
+    "argmax": (
+        "s = ArgMax <axis = 3> (t)\n out = Transpose <perm = [0,3,2,1]> (s)",
+        "int64[1,1,8,12] out",
+        lambda values: values[0, 0],
+    ),
+    "argmax of a softmax": (
+        "s = Softmax (t)\n a = ArgMax <axis = 3, keepdims = 0> (s)\n out = Transpose <perm = [0,2,1]> (a)",
+        "int64[1,8,12] out",
+        lambda values: values[0],
+    ),
+}
+
+
+@pytest.mark.parametrize("opset", [11, 17])
+@pytest.mark.parametrize("end", TURNED)
+def test_classes_that_are_led_away_and_back(tmp_path, end, opset):
+    """`softmax(dim=1)` of older exporters, Transposes [0,3,2,1] around it: logits are interpolated, and shown."""
+    tail, out, read = TURNED[end]
+    body = f"y = Conv <pads = [2,2,2,2]> (image, k)\n t = Transpose <perm = [0,3,2,1]> (y)\n {tail}"
+    weights = np.random.default_rng(3).standard_normal((4, 3, 5, 5)).astype(np.float32)
+    path = written(tmp_path / "n.onnx", body, NCHW[1], out, opset=opset, k=weights)
+    check(path, read)
+    head = body.partition("\n")[0]
+    plain = written(tmp_path / "p.onnx", head, NCHW[1], "float[1,4,8,12] y", opset=opset, k=weights)
+    found = locate(load_model(path), before_argmax=True)
+    assert (found.logits, found.layout, found.head) == ("y", "NCHW", "argmax")
+    larger = np.random.default_rng(1).integers(0, 256, (40, 70, 3), np.uint8)
+    smooth = (mask_of(one, larger, resize="bilinear") for one in (path, plain))
+    np.testing.assert_array_equal(*smooth)
+    (tmp_path / "photos").mkdir()
+    Image.fromarray(PHOTO).resize((31, 20)).save(tmp_path / "photos/a.png")
+    for resize in ("nearest", "bilinear"):
+        report = verify(built(path, resize=resize), path, tmp_path / "photos", replaced=Replaced(normalize="unit"))
+        assert report.total.real == 0
 
 
 @pytest.mark.parametrize("classes", [3, 8, 12])
@@ -460,6 +501,21 @@ def test_tensorrt_takes_the_constant_background(tmp_path, settings):
     bundle = build(path, tmp_path / "b.trtpost", flavour="tensorrt_rtx", head="multilabel", **settings)
     assert bundle.plan is not None
     assert load_bundle(bundle.path).passport.located.background == 0.5
+
+
+@pytest.mark.parametrize(
+    ("tail", "named", "says"),
+    [
+        ("out = Softmax <axis = 1> (y)", None, "logits of 4 classes, taken before its Softmax"),
+        ("out = Softmax <axis = 1> (y)", "out", "probabilities of 4 classes"),
+        ("out = Softmax <axis = 3> (y)", None, "probabilities of 4 classes"),
+        ("out = Relu (y)", None, "logits of 4 classes"),
+    ],
+)
+def test_probabilities_are_not_called_logits(tmp_path, tail, named, says):
+    """What is said of the tensor that the mask is made of."""
+    path = written(tmp_path / "n.onnx", NCHW[0] + tail, NCHW[1], "float[1,4,8,12] out", k=kernel(4))
+    assert describe_located(locate(load_model(path), logits=named)).endswith(says)
 
 
 def test_what_is_said_of_the_head(tmp_path):
@@ -870,6 +926,79 @@ def test_logits_and_their_argmax_are_one_head():
         k=kernel(4),
     )
     assert locate(model).logits == "logits"
+
+
+FORMS = {
+    "labels and probabilities": (
+        "a = ArgMax <axis = 1, keepdims = 0> (y)\n l = Cast <to = 6> (a)\n p = Softmax <axis = 1> (y)",
+        ["int32[1,8,12] l", "float[1,4,8,12] p"],
+    ),
+    "logits and labels": (
+        "t = Transpose <perm = [0,2,3,1]> (y)\n l = ArgMax <axis = 1> (y)",
+        ["float[1,8,12,4] t", "int64[1,1,8,12] l"],
+    ),
+    "of both layouts": (
+        "t = Transpose <perm = [0,2,3,1]> (y)\n p = Softmax (t)\n a = ArgMax <axis = 1, keepdims = 0> (y)\n"
+        "u = Unsqueeze (a, last)",
+        ["float[1,8,12,4] p", "int64[1,8,12,1] u"],
+    ),
+    "all, away and back": (
+        "t = Transpose <perm = [0,3,2,1]> (y)\n s = Softmax (t)\n p = Transpose <perm = [0,3,2,1]> (s)\n"
+        "l = ArgMax <axis = 1> (y)\n m = Transpose <perm = [0,2,3,1]> (y)",
+        ["int64[1,1,8,12] l", "float[1,4,8,12] p", "float[1,8,12,4] m"],
+    ),
+    "without a batch": (
+        "a = ArgMax <axis = 1, keepdims = 0> (y)\n s = Squeeze (a, first)\n p = Softmax <axis = 1> (y)",
+        ["int64[8,12] s", "float[1,4,8,12] p"],
+    ),
+}
+
+
+@pytest.mark.parametrize("resize", ["nearest", "bilinear"])
+@pytest.mark.parametrize("forms", FORMS)
+def test_forms_of_one_mask_are_no_question(tmp_path, forms, resize):
+    """Logits, probabilities and class ids beside each other, below Transposes, Casts and squeezes: the logits."""
+    body, outputs = FORMS[forms]
+    axes = {"last": np.array([3]), "first": np.array([0])}
+    used = {name: axis for name, axis in axes.items() if f", {name})" in body}
+    plain = mask_of(written(tmp_path / "p.onnx", NCHW[0], NCHW[1], "float[1,4,8,12] y", k=kernel(4)), resize=resize)
+    for order in (outputs, outputs[::-1]):
+        path = written(tmp_path / "n.onnx", NCHW[0] + body, NCHW[1], ", ".join(order), k=kernel(4), **used)
+        assert locate(load_model(path)).logits == "y"
+        np.testing.assert_array_equal(mask_of(path, resize=resize), plain)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "p = Softmax <axis = 1> (y)\n l = ArgMax <axis = 1, keepdims = 0> (z)",  # of other scores
+        "p = Softmax <axis = 1> (y)\n t = Transpose <perm = [0,1,3,2]> (y)\n l = ArgMax <axis = 1, keepdims = 0> (t)",
+        "p = Softmax <axis = 1> (y)\n l = ArgMax <axis = 1, keepdims = 0, select_last_index = 1> (y)",
+    ],
+)
+def test_forms_of_two_masks_are_asked_about(tmp_path, body):
+    """Of other scores, on its side, or of other equals; what else is open is asked in the same sentence."""
+    body = f"{NCHW[0]} z = Neg (y)\n {body}"
+    for size, more in (
+        ("12,12", ""),
+        ("H,W", ".*and the network's resolution, which is dynamic, with --input-size HxW"),
+    ):
+        outputs = f"float[1,4,{size}] p, int64[1,{size}] l"
+        path = written(tmp_path / "n.onnx", body, f"float[1,3,{size}] image", outputs, k=kernel(4))
+        with pytest.raises(ModelError, match=f"several outputs may be .*--logits NAME{more}$"):
+            built(path)
+
+
+def test_verify_takes_the_tensor_that_the_bundle_names(tmp_path):
+    """What had to be said to build is not asked for again; what the user says then counts."""
+    path = save(two_heads("left right"), tmp_path / "n.onnx")
+    (tmp_path / "photos").mkdir()
+    Image.fromarray(PHOTO).save(tmp_path / "photos/a.png")
+    bundle, unit = built(path, logits="left"), Replaced(normalize="unit")
+    assert load_bundle(bundle.path).passport.located.is_named
+    assert verify(bundle, path, tmp_path / "photos", replaced=unit).passed
+    other = verify(bundle, path, tmp_path / "photos", replaced=Replaced(normalize="unit", logits="right"))
+    assert not other.passed
 
 
 NAMES = [

@@ -461,7 +461,8 @@ def verify(
     ] = None,
     match: Annotated[Match, typer.Option(help="whose resize it uses", rich_help_panel=REPLACED)] = "tf",
     logits: Annotated[
-        str | None, typer.Option(help="as for build", show_default=_FOUND, rich_help_panel=REPLACED)
+        str | None,
+        typer.Option(help="as for build", show_default="the bundle's, or found by itself", rich_help_panel=REPLACED),
     ] = None,
     layout: Annotated[
         Layout | None, typer.Option(help="as for build", show_default=_FOUND, rich_help_panel=REPLACED)

@@ -43,7 +43,7 @@ class Replaced:
 
     Attributes:
         normalize, channels, logits, layout, head, threshold, signature: as in `BuildOptions`; where classes have
-            Sigmoids of their own, `head` None is the bundle's.
+            Sigmoids of their own, `head` None is the bundle's, and so is a tensor that was named with `--logits`.
         fit, resize: None: the bundle's own, which are what its owner chose to get.
         match: whose pixel convention.
     """
@@ -66,6 +66,7 @@ class Replaced:
             **asdict(self)
             | {
                 "head": "multilabel" if multilabel else self.head,
+                "logits": self.logits or (passport.located.logits if passport.located.is_named else None),
                 "fit": self.fit or passport.pre.fit,
                 "resize": self.resize or passport.post.resize,
                 "input_size": (passport.pre.height, passport.pre.width),

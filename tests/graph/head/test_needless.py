@@ -12,6 +12,7 @@ from trtpost.graph.head import needless
 SIZE = (8, 12)
 SCORES, LAST = "float[1,4,8,12] out", "float[1,8,12,4] out"
 NHWC = "t = Transpose <perm = [0, 2, 3, 1]> (y)\n"
+AWAY, BACK = "a = Transpose <perm = [0, 3, 2, 1]> (y)\n", "out = Transpose <perm = [0, 3, 2, 1]> (s)"
 ARGMAX = "i = ArgMax <axis = 1> (y)\n"
 
 
@@ -42,6 +43,21 @@ def started(out, **asked):
             ("y", ("Transpose", "Reshape")),
         ),
         ("out = QuantizeLinear (y, scale)", "uint8[1,4,8,12] out", ("y", ("QuantizeLinear",))),
+        (f"{AWAY} s = Softmax (a)\n {BACK}", SCORES, ("y", ("Transpose", "Softmax", "Transpose"))),
+        (f"{AWAY} s = Sigmoid (a)\n {BACK}", SCORES, ("y", ("Transpose", "Sigmoid", "Transpose"))),
+        (f"{AWAY} s = Softmax <axis = 1> (a)\n {BACK}", SCORES, ("out", ())),  # over columns
+        (f"{AWAY} out = Softmax (a)", "float[1,12,8,4] out", ("out", ())),  # on its side: nothing tells classes
+        (
+            f"{AWAY} s = LogSoftmax (a)\n out = Transpose <perm = [0, 2, 1, 3]> (s)",
+            LAST,
+            ("y", ("LogSoftmax", "Transpose")),
+        ),
+        (
+            "a = Transpose <perm = [3, 0, 2, 1]> (y)\n s = Softmax (a)\n"
+            "b = Transpose <perm = [1, 2, 0, 3]> (s)\n out = Identity (b)",
+            LAST,
+            ("y", ("Softmax", "Transpose")),
+        ),
     ],
 )
 def test_what_argmax_makes_needless(body, out, expected):
@@ -151,6 +167,23 @@ def test_interpolated_class_ids_that_are_moved_are_refused():
         ("out = ArgMax (y)", "int64[1,4,8,12] out", ("out", None, ())),  # over the batch, where no axis is said
         ("out = ArgMax <axis = 2> (y)", "int64[1,4,1,12] out", ("out", None, ())),
         (f"{ARGMAX} out = Cast <to = 9> (i)", "bool[1,1,8,12] out", ("out", None, ())),
+        (f"{AWAY} s = ArgMax <axis = 3> (a)\n {BACK}", "int64[1,1,8,12] out", ("y", "NCHW", ("ArgMax", "Transpose"))),
+        (
+            f"{AWAY} p = Softmax (a)\n s = ArgMax <axis = 3, keepdims = 0> (p)\nout = Transpose <perm = [0, 2, 1]> (s)",
+            "int64[1,8,12] out",
+            ("y", "NCHW", ("ArgMax", "Softmax", "Transpose")),
+        ),
+        (
+            f"{AWAY} p = Softmax <axis = 2> (a)\n s = ArgMax <axis = 3> (p)\n {BACK}",
+            "int64[1,1,8,12] out",
+            ("out", None, ()),
+        ),
+        (
+            f"{ARGMAX} out = Transpose <perm = [0, 1, 3, 2]> (i)",
+            "int64[1,1,12,8] out",
+            ("out", None, ()),
+        ),  # on its side
+        (f"{ARGMAX} out = Transpose <perm = [0, 2, 3, 1]> (i)", "int64[1,8,12,1] out", ("y", "NCHW", ("ArgMax",))),
     ],
 )
 def test_logits_before_argmax(body, out, expected):
@@ -166,6 +199,12 @@ def test_multilabel_keeps_the_sigmoid():
     out = ending("s = Sigmoid (y)\n out = ArgMax <axis = 1> (s)", "int64[1,1,8,12] out")
     assert started(out, head="multilabel") == ("s", "NCHW", ("ArgMax",))
     assert started(out, before_argmax=True) == ("y", None, ("ArgMax", "Sigmoid"))
+
+
+@pytest.mark.parametrize("axis", [3, 1])
+def test_a_turned_softmax_of_before_opset_13(axis):
+    out = ending(f"{AWAY} s = Softmax <axis = {axis}> (a)\n {BACK}", SCORES, opset=11)
+    assert started(out)[0] == "y"
 
 
 @pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])

@@ -55,6 +55,7 @@ def locate(
     refuse_no_mask(start.tensor, image.tensor, head)
     meaning = _meaning(start, image, head, guess=named is not None)
     located = _located(image, start, meaning, output, graph.outputs, threshold)
+    located = replace(located, is_named=named is not None)
     if meaning.head == "argmax" and not meaning.is_multilabel and not before_argmax:
         located = replace(located, is_compared_inside=warnings.precision_doubt(start.tensor) is not None)
     doubts = (
@@ -189,7 +190,7 @@ def _located(
         dropped=start.dropped,
         others=tuple(value.name for value in outputs if value.name != output.name),
         is_flat=meaning.is_flat,
-        limits=limits_of(tensor) if meaning.has_threshold else None,
+        limits=limits_of(tensor) if meaning.head != "labels" else None,
         independent=meaning.head == "argmax" and are_independent(output),
     )
     if not meaning.is_multilabel:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 
@@ -13,8 +12,9 @@ from trtpost.graph import ops
 from trtpost.graph.head.class_ids import keeps_values
 from trtpost.graph.head.contents import argmax_before, head_of
 from trtpost.graph.head.layout import TO_NCHW, TO_NHWC, channel_axis, layout_of
+from trtpost.graph.head.turns import IN_PLACE, before_turns, squashed
 from trtpost.graph.head.unflatten import unfolded
-from trtpost.graph.walks import behind, chain_before, dims, dtype_name, is_whole, maker_of, nodes_before, number
+from trtpost.graph.walks import behind, chain_before, dims, dtype_name, is_whole, maker_of, number
 from trtpost.spec import Ending, Layout
 
 
@@ -47,13 +47,13 @@ def start_before(
         ModelError: the network interpolates class ids and moves them then, or its layout cannot be told.
     """
     if before_argmax or head == "multilabel":
-        before = logits_before_argmax(output, input_size)
+        before = logits_before_argmax(output, input_size, may_unsquash=head != "multilabel")
         if before is not None:
-            tensor, axis_layout = before
+            tensor, axis_layout, turns = before
             more: tuple[str, ...] = ()
             if head != "multilabel":
                 tensor, more = before_needless(tensor, layout, input_size)
-            return Start(tensor, layout or (axis_layout if not more else None), ("ArgMax", *more))
+            return Start(tensor, layout or (axis_layout if not more else None), ("ArgMax", *turns, *more))
     found = head or head_of(output, layout, input_size)
     if found == "labels":
         tensor, dropped = before_interpolation(output)
@@ -66,9 +66,22 @@ def start_before(
     return Start(tensor, layout, dropped)
 
 
-def logits_before_argmax(output: gs.Variable, input_size: tuple[int, int]) -> tuple[gs.Variable, Layout] | None:
-    """What a final ArgMax was taken of, in the layout that its axis tells; None where labels were moved after it."""
-    passed = ops.RETYPING | ops.RESHAPING
+def logits_before_argmax(
+    output: gs.Variable, input_size: tuple[int, int], *, may_unsquash: bool = True
+) -> tuple[gs.Variable, Layout, tuple[str, ...]] | None:
+    """What a final ArgMax was taken of, in the layout that its axis tells; None where labels were moved after it.
+
+    Transposes that lead rows and columns away before it and back after it leave labels where they were.
+
+    Args:
+        output: the labels.
+        input_size: (height, width) of the network.
+        may_unsquash: what probabilities were made of will do as well.
+
+    Returns:
+        The logits, their layout, and the operators stepped over before the ArgMax.
+    """
+    passed = ops.RETYPING | ops.RESHAPING | {"Transpose"}
     chain, argmax = chain_before(output, passed), maker_of(behind(output, passed))
     if any(node.op == "Cast" and not keeps_values(node) for node in chain):
         return None  # ids have become others, or true and false
@@ -78,6 +91,8 @@ def logits_before_argmax(output: gs.Variable, input_size: tuple[int, int]) -> tu
     shape = dims(logits)
     axis = argmax.attrs.get("axis", 0) % max(len(shape), 1)
     layout: Layout
+    if any(node.op == "Transpose" for node in chain):
+        return _before_turned_argmax(argmax, chain, axis, may_unsquash=may_unsquash)
     if len(shape) == 4 and axis in (1, 3):
         layout = "NCHW" if axis == 1 else "NHWC"
     else:
@@ -90,7 +105,28 @@ def logits_before_argmax(output: gs.Variable, input_size: tuple[int, int]) -> tu
     long = [number(dim) for dim in dims(output)[1 if isinstance(dims(output)[0], str) else 0 :] if dim != 1]
     if any(node.op in ("Reshape", "Flatten") for node in chain) and long not in (plane, [math.prod(plane)]):
         return None
-    return logits, layout
+    return logits, layout, ()
+
+
+def _before_turned_argmax(
+    argmax: gs.Node, chain: list[gs.Node], classes: int, *, may_unsquash: bool
+) -> tuple[gs.Variable, Layout, tuple[str, ...]] | None:
+    """The same where labels are turned after an ArgMax over the axis `classes`, by the nodes of `chain`, last first."""
+    axes: list[int | None] = [axis if axis != classes else None for axis in range(len(dims(argmax.inputs[0])))]
+    if not argmax.attrs.get("keepdims", 1):
+        axes.remove(None)
+    for node in reversed(chain):
+        if node.op == "Transpose":
+            axes = [axes[axis] for axis in node.attrs.get("perm", [*range(len(axes))][::-1])]
+        elif node.op not in ("Cast", "Identity"):
+            return None
+    order = [axis for axis in axes if axis is not None]
+    if len(order) != 3 or order[0] != 0:
+        return None
+    turned = before_turns(argmax.inputs[0], [*order, classes], (IN_PLACE, TO_NHWC))
+    if turned is None or not turned.is_over(3) or (turned.squashes and not may_unsquash):
+        return None
+    return turned.tensor, "NHWC" if turned.order == IN_PLACE else "NCHW", turned.dropped
 
 
 def before_interpolation(output: gs.Variable) -> tuple[gs.Variable, tuple[str, ...]]:
@@ -134,61 +170,59 @@ def before_needless(
     Those are Softmax over the classes, Sigmoid of several channels, a final QuantizeLinear, and at the end Transpose
     and the Reshape that makes pixels and classes two axes, or one.
     """
-    tensor, dropped = output, []
-    while (step := _step_over(tensor, layout, input_size)) is not None:
-        tensor, op = step
-        if op != "Identity":
-            dropped.append(op)
+    tensor, dropped = output, list[str]()
+    while (step := _step_over(tensor, layout, input_size) or _turn_back(tensor, layout, input_size)) is not None:
+        tensor, names = step
+        dropped += names
     return tensor, tuple(dropped)
 
 
 def _step_over(
     tensor: gs.Variable, layout: Layout | None, input_size: tuple[int, int]
-) -> tuple[gs.Variable, str] | None:
+) -> tuple[gs.Variable, tuple[str, ...]] | None:
     """What the needless op that made `tensor` was given, and that op; None where it is needed."""
     if not tensor.inputs or len(tensor.inputs[0].outputs) != 1 or not tensor.inputs[0].inputs:
         return None
-    if (flattened := _before_flattened_softmax(tensor)) is not None:
-        before, op, first_axis = flattened
+    if (found := squashed(tensor)) is not None:
+        before, op, axes = found
         axis = _class_axis(tensor, layout, input_size)
-        return (before, op) if axis is not None and axis >= first_axis else None  # else classes are normalised apart
+        needless = axis is not None and dims(tensor)[axis] != 1 and (not axes or axis in axes)
+        return (before, (op,)) if needless and _is_understood(before, input_size) else None
     node = tensor.inputs[0]
     before = node.inputs[0]
-    if isinstance(before, gs.Constant) or (len(dims(before)) != 4 and unfolded(before, input_size) is None):
+    if not _is_understood(before, input_size):
         return None
     if node.op == "Transpose":
         # an override names the layout of what the model gives, so it holds only before anything is skipped
-        needless = layout is None and list(node.attrs.get("perm", [])) in (TO_NHWC, TO_NCHW, [0, 2, 1])
+        needless = layout is None and list(node.attrs.get("perm", [])) == [0, 2, 1]
     elif node.op in ops.RESHAPING:
         needless = layout is None and _is_folded(before, tensor, input_size)
-    elif node.op in ("Softmax", "LogSoftmax", "Sigmoid"):
-        axis = _class_axis(tensor, layout, input_size)
-        needless = axis is not None and dims(tensor)[axis] != 1
-        needless = needless and (node.op == "Sigmoid" or node.attrs.get("axis", -1) % len(dims(tensor)) == axis)
     else:
         needless = node.op == "Identity" or (node.op == "QuantizeLinear" and dtype_name(before).startswith("float"))
-    return (before, node.op) if needless else None
+    return (before, (node.op,) if node.op != "Identity" else ()) if needless else None
+
+
+def _is_understood(before: gs.Tensor, input_size: tuple[int, int]) -> bool:
+    return not isinstance(before, gs.Constant) and (len(dims(before)) == 4 or unfolded(before, input_size) is not None)
+
+
+def _turn_back(
+    tensor: gs.Variable, layout: Layout | None, input_size: tuple[int, int]
+) -> tuple[gs.Variable, tuple[str, ...]] | None:
+    """What Transposes turned to the other layout, or away and back with a Softmax over the classes between them."""
+    turned = before_turns(tensor, IN_PLACE, (IN_PLACE, TO_NHWC, TO_NCHW))
+    if turned is None or (layout is not None and turned.order != IN_PLACE):
+        return None
+    axis = _class_axis(tensor, layout, input_size) if turned.squashes else None
+    if turned.squashes and (axis is None or dims(tensor)[axis] == 1 or not turned.is_over(axis)):
+        return None
+    return turned.tensor, turned.dropped
 
 
 def before_quantization(output: gs.Variable) -> tuple[gs.Variable, tuple[str, ...]]:
     """The real numbers before the QuantizeLinear that ends a network, and that op where it was stepped over."""
     node = maker_of(behind(output, ("Identity",)))
     return (node.inputs[0], (node.op,)) if node is not None and node.op == "QuantizeLinear" else (output, ())
-
-
-def _before_flattened_softmax(tensor: gs.Variable) -> tuple[gs.Variable, str, int] | None:
-    """What a Softmax of before opset 13 was taken of, its op, and its axis, from which on all axes are one; else None.
-
-    The version converter writes it as Flatten, Softmax over the last axis, and Reshape to the shape it had.
-    """
-    nodes = list(itertools.islice(nodes_before(tensor, lambda node: node.inputs[:1]), 3))
-    if [node.op.removeprefix("Log") for node in nodes] != ["Reshape", "Softmax", "Flatten"]:
-        return None
-    _, softmax, flatten = nodes
-    before = flatten.inputs[0]
-    if softmax.attrs.get("axis", -1) not in (-1, 1) or dims(before)[1:] != dims(tensor)[1:]:
-        return None
-    return before, softmax.op, flatten.attrs.get("axis", 1)
 
 
 def _class_axis(tensor: gs.Variable, layout: Layout | None, input_size: tuple[int, int]) -> int | None:

@@ -12,6 +12,7 @@ from trtpost.errors import ModelError
 from trtpost.graph import ops
 from trtpost.graph.head.contents import are_labels, argmax_before
 from trtpost.graph.head.refusals import refuse_detector
+from trtpost.graph.head.same_mask import without_other_forms
 from trtpost.graph.head.unflatten import unfolded
 from trtpost.graph.walks import behind, chain_before, depends_on, dims, is_whole, listing, nodes_before, number
 
@@ -42,16 +43,32 @@ def segmentation_output(graph: gs.Graph, source: gs.Variable, input_size: tuple[
         raise ModelError(
             "no output looks like a segmentation head (logits of four dimensions, or flattened from them, or integer "
             f"labels): the model gives {listing(graph.outputs)}; name the logits' tensor with --logits"
+            + _open_size(input_size)
         )
-    for narrowing in (_without_copies, _without_auxiliary, _without_descendants, _without_confidences, _largest):
+    for narrowing in (
+        _without_copies,
+        _without_auxiliary,
+        _without_descendants,
+        lambda several: without_other_forms(several, input_size),
+        _without_confidences,
+        _largest,
+    ):
         if len(candidates) > 1:
             candidates = narrowing(candidates)
     if len(candidates) > 1:
         raise ModelError(
             f"several outputs may be the segmentation head: {listing(candidates)}; choose one with --logits NAME"
+            + _open_size(input_size)
         )
     refuse_detector(candidates[0], graph, input_size)
     return candidates[0]
+
+
+def _open_size(input_size: tuple[int, int]) -> str:
+    """What else has to be asked where something is: the size, if that is open."""
+    if all(input_size):
+        return ""
+    return ", and the network's resolution, which is dynamic, with --input-size HxW"
 
 
 def tensor_named(graph: gs.Graph, name: str) -> gs.Variable:
