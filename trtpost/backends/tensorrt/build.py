@@ -21,6 +21,7 @@ from trtpost.bundle.passport import Plan
 from trtpost.errors import BackendError, ModelError, PrecisionError
 from trtpost.graph.baking.postprocess import spatial
 from trtpost.graph.baking.seam import split
+from trtpost.graph.precision.float_pixels import with_float_pixels
 from trtpost.graph.precision.float_quantization import dequantized_for_tensorrt
 from trtpost.letterbox import region_of
 from trtpost.progress import Step
@@ -133,7 +134,7 @@ def _build(
     parser = trt.OnnxParser(network, logger)  # lives as long as the network: it holds the weights
     graph = model if settings.post == "native" else split(model)[0]
     try:
-        graph = dequantized_for_tensorrt(graph)
+        graph = with_float_pixels(dequantized_for_tensorrt(graph))
     except ModelError as error:
         raise BackendError(str(error)) from None
     if not parser.parse(for_tensorrt(graph).SerializeToString()):

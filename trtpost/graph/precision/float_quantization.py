@@ -31,12 +31,12 @@ def is_asymmetric(model: onnx.ModelProto) -> bool:
     for node in nodes:
         zero = zeros.get(node.input[2]) if len(node.input) > 2 else None
         if zero is not None:
-            kind, shifted = onnx.helper.np_dtype_to_tensor_dtype(zero.dtype), bool(zero.astype(np.float32).any())
+            kind = int(onnx.helper.np_dtype_to_tensor_dtype(zero.dtype))
         elif node.op_type == "DequantizeLinear":
-            kind, shifted = types.get(node.input[0]), False
+            kind = types.get(node.input[0], onnx.TensorProto.UNDEFINED)
         else:
-            kind, shifted = attributes_of(node).get("output_dtype") or onnx.TensorProto.UINT8, False
-        if shifted or kind in _NOT_TAKEN:
+            kind = attributes_of(node).get("output_dtype") or onnx.TensorProto.UINT8
+        if kind in _NOT_TAKEN or (zero is not None and zero.astype(np.float32).any()):
             return True
     return False
 
@@ -150,9 +150,8 @@ def _steps(node: gs.Node) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     Raises:
         ModelError: they are not constants, or a scale holds for a block of values.
     """
-    scale, zero = constant_values(node.inputs[1]), np.zeros((), np.float32)
-    if _has_zero(node):
-        zero = constant_values(node.inputs[2])
+    scale = constant_values(node.inputs[1])
+    zero = constant_values(node.inputs[2]) if _has_zero(node) else np.zeros((), np.float32)
     shape = _along(node, scale) if scale is not None else None
     if scale is None or zero is None or shape is None or zero.size not in (1, scale.size):
         raise _unknown(node, "by a scale that is computed, or that holds for a block of values")
