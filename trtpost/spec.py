@@ -66,7 +66,8 @@ NORMALIZATIONS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 }
 """Names for `(mean, std)`, in units of the 8-bit pixel: the network sees `(pixel - mean) / std`.
 
-`unit` gives 0..1, `signed` -1..1 (the `tf` mode of keras.applications), `imagenet` torchvision's usual statistics.
+`unit` gives 0..1, `signed` -1..1 (the `tf` mode of keras.applications), `imagenet` torchvision's usual statistics,
+which are those of red, green and blue.
 """
 
 MATCHES: dict[str, tuple[Match, ...]] = {
@@ -315,14 +316,16 @@ def parse_pair(text: str) -> tuple[int, int]:
     raise SpecError(f"a size must be HxW (height x width) such as 1080x1920, not '{text}'")
 
 
-def parse_normalization(text: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def parse_normalization(text: str, channels: Channels = "rgb") -> tuple[tuple[float, ...], tuple[float, ...]]:
     """A name from `NORMALIZATIONS`, or `MEAN/STD` with one number or three, comma-separated, as `(mean, std)`.
+
+    Both are in the order of `channels`: a name means colours, and follows; numbers are taken as they stand.
 
     Raises:
         SpecError: the text is neither.
     """
     if text in NORMALIZATIONS:
-        return NORMALIZATIONS[text]
+        return known_normalization(text, channels)
     mean, slash, std = text.partition("/")
     try:
         if slash:
@@ -335,10 +338,23 @@ def parse_normalization(text: str) -> tuple[tuple[float, ...], tuple[float, ...]
     )
 
 
+def known_normalization(name: str, channels: Channels) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """What a name of `NORMALIZATIONS` means for a network that takes its colours in the order of `channels`."""
+    mean, std = NORMALIZATIONS[name]
+    return (mean[::-1], std[::-1]) if channels == "bgr" else (mean, std)
+
+
 def parse_labels(text: str) -> tuple[str, ...]:
-    """Class names, one a line, up to the first blank line: published lists carry remarks after it."""
+    """Class names, one a line, up to the first blank line: published lists carry remarks after it.
+
+    Where every line begins with its own number, counted from 0 (`0 sky`, `0: sky`, `0,sky`), that is no part of a name.
+    """
     names = [line.strip() for line in text.strip().splitlines()]
-    return tuple(names[: names.index("")] if "" in names else names)
+    if "" in names:
+        names = names[: names.index("")]
+    numbered = [re.fullmatch(r"(\d+)(?:\s*[:,]\s*|\s+)(.+)", name, re.ASCII) for name in names]
+    found = [match.group(2) for index, match in enumerate(numbered) if match and match.group(1) == str(index)]
+    return tuple(found if len(found) == len(names) > 1 else names)
 
 
 def class_name(index: int) -> str:

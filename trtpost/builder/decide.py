@@ -143,8 +143,9 @@ def _locate(model: onnx.ModelProto, source: Path, options: BuildOptions) -> tupl
 def _pre(located: Located, known: dict[str, str], options: BuildOptions) -> tuple[Pre, Origin]:
     """How pixels are normalised, and who says so."""
     origin: Origin
+    channels = options.channels or ("gray" if located.input_channels == 1 else "rgb")
     if options.normalize is not None:
-        (mean, std), origin = parse_normalization(options.normalize), "flag"
+        (mean, std), origin = parse_normalization(options.normalize, channels), "flag"
         if located.input_dtype == "uint8" and options.normalize != "none":
             raise SpecError(
                 f"input '{located.input}' takes the uint8 pixels themselves, so --normalize {options.normalize} "
@@ -160,7 +161,6 @@ def _pre(located: Located, known: dict[str, str], options: BuildOptions) -> tupl
         (mean, std), origin = parse_normalization("unit"), "unit"
     else:
         (mean, std), origin = parse_normalization("signed"), "assumed"
-    channels = options.channels or ("gray" if located.input_channels == 1 else "rgb")
     return Pre(*located.input_size, mean=mean, std=std, channels=channels, fit=options.fit), origin
 
 
@@ -185,7 +185,7 @@ def _names_beside(source: Path, progress: Progress) -> tuple[str, ...]:
     """Class names in a file beside the model; empty where there is none, or what is there holds none."""
     file = labels_beside(source)
     try:
-        return read_labels(file) if file else ()
+        return read_labels(file, progress.warn) if file else ()
     except SpecError as error:
         progress.warn(f"{error}; found beside the model, it is left out: settle it with --labels")
         return ()

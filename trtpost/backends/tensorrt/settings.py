@@ -24,7 +24,7 @@ MAX_WORKSPACE = 1 << 20
 """MiB that no GPU exceeds."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """What the builder is told beside the graph and its ranges; every default is TensorRT's own.
 

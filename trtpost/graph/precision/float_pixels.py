@@ -9,6 +9,9 @@ import onnx_graphsurgeon as gs
 from trtpost.graph import ops
 from trtpost.graph.walks import behind, maker_of
 
+RESIZED = "pre/levels"
+"""Name of the node that gives the levels of a photo that the baked graph resized: see `baking.preprocess`."""
+
 _FROM_PIXELS = ("Cast", "Transpose", "Gather", "Identity", "Slice")
 
 
@@ -32,14 +35,10 @@ def with_float_pixels(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _gives_pixels(cast: gs.Node, inputs: set[int]) -> bool:
-    """True where a Cast takes whole levels of gray: those of an image, or of one that was resized and rounded."""
+    """True where a Cast takes whole levels of gray: those of an image, or those that the baked graph resized."""
     source = behind(cast.inputs[0], _FROM_PIXELS)
-    rounded = maker_of(source)
-    if rounded is not None and rounded.op == "Round":
-        resized = maker_of(rounded.inputs[0])
-        if resized is not None and resized.op == "Resize" and resized.attrs.get("mode") == "linear":
-            source = behind(resized.inputs[0], _FROM_PIXELS)
-    return id(source) in inputs
+    maker = maker_of(source)
+    return id(source) in inputs or (maker is not None and maker.name == RESIZED)
 
 
 def _carried(pixels: gs.Variable, outputs: set[int]) -> list[gs.Variable] | None:
