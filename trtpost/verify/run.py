@@ -35,8 +35,8 @@ from trtpost.verify.truths import read_truth, truths_in
 
 QUANTISED = 0.999
 """Share of pixels that must agree where the source model computes in integers: ONNX has no exact form of their
-roundings, so that logits differ by a step here and there. Fewer are asked for where TensorFlow Lite's own kernels differ
-by more."""
+roundings, so that logits differ by a step here and there. Fewer are asked for where TensorFlow Lite's own
+kernels differ by more."""
 
 
 @dataclass(frozen=True)
