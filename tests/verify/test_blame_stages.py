@@ -34,6 +34,7 @@ def told(ours, origin="given", normalization="unit", channels="rgb"):
         (LEVELS.astype(float), "another scale and offset, 'none' where the reference has 'unit'"),
         ((LEVELS - 127.5) / 127.5, "another scale and offset, 'signed' where the reference has 'unit'"),
         ((LEVELS - 3.0) / 99, "another scale and offset, '3/99' where the reference has 'unit'"),
+        ((LEVELS - 3.0) / 16050, "another scale and offset, '3/16050' where the reference has 'unit'"),
         (LEVELS[::-1] / 255, "it looks like another resize or another photo"),
         (LEVELS[:3] / 255, "the bundle's network gets 3x7x3 values, the reference's 6x7x3"),
     ],

@@ -12,6 +12,7 @@ from conftest import package, trtpost
 from nets import kernel, nchw, net, save
 from PIL import Image
 
+from trtpost import onnx_runtime
 from trtpost.builder.build import build
 from trtpost.bundle.folder import load_bundle
 from trtpost.errors import ImageError, ModelError, SpecError
@@ -197,7 +198,8 @@ def test_the_command_line_fails_under_min_agreement_and_inspect_shows_the_score(
     done = trtpost("verify", "net.trtpost", *common, cwd=place)
     assert done.returncode == 1, done.stderr
     assert "failed" in done.stdout
-    assert "it begins in the post-processing: the bundle follows the convention 'tf1'" in done.stdout
+    assert done.stdout.count("the bundle follows the convention 'tf1'") == 1  # by its stage, and not once more
+    assert done.stdout.rstrip().endswith("it begins in the post-processing")
     assert trtpost("verify", *common, "--min-agreement", "0.1", cwd=place).returncode == 0
     done = trtpost("verify", *common, "--match", "tf1", "--json", cwd=place)
     assert done.returncode == 0
@@ -272,3 +274,72 @@ def test_the_report_is_one_file_that_a_browser_shows(place):
         pixels = np.asarray(image.convert("RGB"))
     assert pixels.shape == (1600, 1280, 3)
     assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 1000  # the pictures are there
+
+
+QDQ = """x = QuantizeLinear (image, s, z)
+    i = DequantizeLinear (x, s, z)
+    y = Conv (i, k)
+    q = QuantizeLinear (y, t, z)
+    """
+
+
+@pytest.mark.parametrize(
+    ("body", "output", "least"),
+    [
+        ("logits = DequantizeLinear (q, t, z)", "float[1,4,8,12] logits", 0.999),  # integers inside of edges of floats
+        ("r = DequantizeLinear (q, t, z)\n logits = Relu (r)", "float[1,4,8,12] logits", 0.999),
+    ],
+)
+def test_quantised_networks_are_known_by_what_is_inside(place, body, output, least):
+    weights = {"s": np.float32(0.01), "t": np.float32(0.03), "z": np.uint8(120), "k": kernel(4)}
+    save(net(QDQ + body, "float[1,3,8,12] image", output, **weights), place / "net.onnx")
+    report = verified(place)
+    assert report.minimum == least
+    assert report.total.real == 0
+    assert report.spread is None  # ONNX Runtime has one set of kernels
+
+
+def test_a_network_of_floats_that_takes_bytes_must_be_equal(place):
+    model = net(
+        "x = Cast <to = 1> (image)\n logits = Conv (x, k)",
+        "uint8[1,3,8,12] image",
+        "float[1,4,8,12] logits",
+        k=kernel(4),
+    )
+    save(model, place / "net.onnx")
+    report = verified(place, Replaced(), normalize=None)
+    assert (report.minimum, report.total.real) == (1.0, 0)
+
+
+@pytest.mark.parametrize("zero", [np.uint8(0), np.int8(-128), np.uint8(37)])
+@pytest.mark.parametrize(
+    "tail", ["out = Reshape (q, n)", "out = Transpose <perm = [0,2,3,1]> (q)", "out = Identity (q)"]
+)
+def test_quantised_probabilities_of_one_channel_are_compared_as_what_they_stand_for(place, zero, tail):
+    """A Reshape or a Transpose may lie behind the last QuantizeLinear: 1 of 255 is no probability above 0.5."""
+    shape = "1,1,8,12" if "Identity" in tail else "1,8,12,1"
+    model = net(
+        f"y = Conv (image, k)\n p = Sigmoid (y)\n q = QuantizeLinear (p, s, z)\n {tail}",
+        "float[1,3,8,12] image",
+        f"{zero.dtype}[{shape}] out",
+        k=kernel(1),
+        s=np.float32(1 / 255),
+        z=zero,
+        n=np.array([1, 8, 12, 1]),
+    )
+    save(model, place / "net.onnx")
+    report = verified(place)
+    assert report.total.real == 0
+    assert report.total.different == report.total.tied
+    assert 0.2 < report.photos[0].figures.overlap.both[0] / report.photos[0].figures.pixels < 0.8
+    other = verify(load_bundle(place / "b.trtpost"), place / "net.onnx", place / "photos", replaced=Replaced("unit"))
+    assert not other.blame.stages[1].differs, other.blame.stages[1].text
+
+
+def test_the_look_inside_computes_as_the_engine_does(place, monkeypatch):
+    asked = []
+    made = onnx_runtime.session
+    monkeypatch.setattr(onnx_runtime, "session", lambda *args, **how: asked.append(how) or made(*args, **how))
+    report = verified(place, normalize="unit")
+    assert report.blame.begins == "preprocessing"
+    assert {how["int8_kernels"] for how in asked if "int8_kernels" in how} == {True}

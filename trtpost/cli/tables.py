@@ -195,11 +195,13 @@ def verify_tables(report: Verified) -> Group:
         for stage in report.blame.stages:
             mark = "[yellow]differs[/]" if stage.differs else "[green]the same[/]"
             ending.append(f"  {stage.name:16} {mark}: {as_markup(stage.text)}")
+    if report.spread is not None:
+        ending.append(f"kernels: {as_markup(report.spread.text)}")
     ending += [f"note: {as_markup(note)}" for note in report.notes]
     outcome, sign = ("[green]passed[/]", "at least") if report.passed else ("[red]failed[/]", "less than")
     ending.append(
         f"{outcome}: {total.agreement_apart_from_ties:.4%} apart from ties, {sign} the {report.minimum:.2%} asked for "
-        f"({as_markup(report.because)}): {as_markup(report.verdict)}"
+        f"({as_markup(report.because)}): {as_markup(report.summary)}"
     )
     return Group(*lines, table, *ending)
 

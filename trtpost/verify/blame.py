@@ -55,6 +55,11 @@ class Blame:
         """The first stage that differs; None where none does by itself."""
         return next((stage.name for stage in self.stages if stage.differs), None)
 
+    @property
+    def summary(self) -> str:
+        """The verdict without what the stages say, for where they stand beside it."""
+        return _verdict(list(self.stages), whole=False)
+
 
 def blame(bundle: Bundle, reference: Reference, result: Result, name: str) -> Blame:
     """Look for the first stage that differs, on one photo.
@@ -76,19 +81,20 @@ def blame(bundle: Bundle, reference: Reference, result: Result, name: str) -> Bl
         return Blame(name, tuple(stages), _verdict(stages))
     given = ours.transpose(2, 0, 1) if reference.located.input_layout == "NCHW" else ours
     fits = given[None].shape == expected.shape
-    answer = reference.network.run(given[None].astype(expected.dtype) if fits else expected)
-    same, layout, judged = network(bundle, reference, answer, logits, fits)
+    taken = given[None].astype(expected.dtype) if fits else expected
+    answer, *others = (one.run(taken) for one in (reference.network, *reference.network.others))
+    same, layout, judged = network(bundle, reference, answer, logits, fits, others)
     stages.append(judged)
     if same is not None:
         stages.append(post_processing(bundle, reference, same, logits, layout, result))
     return Blame(name, tuple(stages), _verdict(stages))
 
 
-def _verdict(stages: list[Stage]) -> str:
+def _verdict(stages: list[Stage], *, whole: bool = True) -> str:
     first = next((stage for stage in stages if stage.differs), None)
     if first is None:
         return "every stage by itself does the same: what differs are roundings that add up"
-    verdict = f"it begins in the {first.name}: {first.text}"
+    verdict = f"it begins in the {first.name}" + (f": {first.text}" if whole else "")
     if others := [stage.name for stage in stages if stage.differs and stage is not first]:
         verdict += f"; the {' and the '.join(others)} {'differs' if len(others) == 1 else 'differ'} as well"
     return verdict
@@ -102,7 +108,8 @@ def _inside(bundle: Bundle, photo: Photo) -> tuple[NDArray[Any], NDArray[Any]]:
     model = runnable(read_again(bundle).model)
     names = ["pixels", _logits_name(model, bundle)]
     inner = part_of(with_outputs(model, names), ["image"], names)
-    session = onnx_runtime.session(inner.SerializeToString(), int8_kernels=False)  # as the portable engine computes
+    # as the portable engine computes: a source network that is quantised by itself runs on kernels of integers
+    session = onnx_runtime.session(inner.SerializeToString(), int8_kernels=passport.precision != "int8")
     batch = np.repeat(pixels[None], max(passport.located.batch, 1), axis=0)
     tensor, logits = session.run(names, {"image": batch})
     return tensor[:1], logits[:1]

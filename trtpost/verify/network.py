@@ -21,6 +21,7 @@ from trtpost.graph.head.locate import locate
 from trtpost.spec import IGNORED, Layout, Located
 from trtpost.storage.files import open_regular
 from trtpost.verify.frameworks import quiet, tensorflow
+from trtpost.verify.kernel_sets import computes_in_integers
 from trtpost.verify.mediapipe import without_custom_ops
 
 if TYPE_CHECKING:
@@ -55,11 +56,15 @@ class Network:
         name: framework and version, for people.
         run: the input tensor [1, ...] in the network's own layout to its answer.
         squashed: the last of `SQUASHING` that the scores have been through and a bundle's logits have not; or empty.
+        kernels: which of its framework's kernel sets it runs on; empty where that makes no difference to speak of.
+        others: the same model on the framework's other kernel sets, where it computes in integers.
     """
 
     name: str
     run: Callable[[NDArray[Any]], Answer]
     squashed: str
+    kernels: str = ""
+    others: tuple[Network, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,11 +93,15 @@ def load_network(source: Path, kind: str, decided: Decided, signature: str | Non
     """
     located = decided.located
     inner = located.head != "labels" and "ArgMax" in located.dropped  # bilinear: what the final ArgMax was taken of
-    loaders = {"onnx": _onnx, "tflite": _tflite}
+    kernels, others = "", []
     try:
         with quiet():
-            if kind in loaders:
-                name, run, layout = loaders[kind](source, decided, inner)
+            if kind == "onnx":
+                name, run, layout = _onnx(source, decided, inner)
+            elif kind == "tflite":
+                kernels, *rest = _kernel_sets(decided, inner)
+                name, run, layout = _tflite(source, decided, inner, kernels)
+                others = [(one, *_tflite(source, decided, inner, one)) for one in rest]
             elif inner:
                 raise ModelError(
                     f"{source} ends in class ids, and {kind} does not show the logits before them, which a bilinear "
@@ -104,7 +113,22 @@ def load_network(source: Path, kind: str, decided: Decided, signature: str | Non
         raise
     except Exception as error:  # the frameworks raise anything
         raise BackendError(f"{source} cannot be run in its own framework: {reason(error)}") from None
-    squashed = [] if inner and kind == "onnx" else [op for op in located.dropped if op in SQUASHING]
+    squashing = [] if inner and kind == "onnx" else [op for op in located.dropped if op in SQUASHING]
+    squashed = squashing[-1] if squashing else ""
+    return Network(
+        name,
+        _answering(source, located, run, layout),
+        squashed,
+        kernels if others else "",
+        tuple(
+            Network(one_name, _answering(source, located, one_run, one_layout), squashed, one)
+            for one, one_name, one_run, one_layout in others
+        ),
+    )
+
+
+def _answering(source: Path, located: Located, run: Runner, layout: Layout) -> Callable[[NDArray[Any]], Answer]:
+    """What reads a network's answer from the tensors that its framework gives, the scores in `layout`."""
 
     def answer(tensor: NDArray[Any]) -> Answer:
         try:
@@ -120,7 +144,7 @@ def load_network(source: Path, kind: str, decided: Decided, signature: str | Non
         labels = np.where(labels < 0, IGNORED, labels.astype(np.int64))
         return Answer(scores, labels, 0.0 if behind is None else _step(behind))
 
-    return Network(name, answer, squashed[-1] if squashed else "")
+    return answer
 
 
 def with_background(scores: NDArray[np.float32], located: Located) -> NDArray[np.float32]:
@@ -189,28 +213,67 @@ def _onnx(source: Path, decided: Decided, inner: bool) -> tuple[str, Runner, Lay
     own = set(names) <= {value.name for value in model.graph.output}
     session = onnx_runtime.session(source if own else with_outputs(model, names).SerializeToString(), relayout=False)
     is_signed = any(one.name == located.input and one.type == "tensor(int8)" for one in session.get_inputs())
+    # integers stand for real numbers where the bundle takes those from before the last QuantizeLinear
+    units = _quantization(model, names[0]) if "QuantizeLinear" in located.dropped and not inner else (1.0, 0)
 
     def run(tensor: NDArray[Any]) -> tuple[_Raw, _Raw | None]:
         batch = np.repeat(tensor, max(located.batch, 1), axis=0)
         batch = _typed(batch, np.int8) if is_signed else batch
         found = [_Raw(np.asarray(value)) for value in session.run(names, {located.input: batch})]
-        return found[0], found[1] if len(found) > 1 else None
+        return _Raw(found[0].values, *units), found[1] if len(found) > 1 else None
 
     return onnx_runtime.version(), run, layout
 
 
-def _tflite(source: Path, decided: Decided, inner: bool) -> tuple[str, Runner, Layout]:
+def _quantization(model: onnx.ModelProto, output: str) -> tuple[float, int]:
+    """Scale and zero point of the integers that an ONNX model gives, by the QuantizeLinear that makes them."""
+    made = {name: node for node in model.graph.node for name in node.output}
+    node = made[output]
+    while node.op_type != "QuantizeLinear":
+        node = made[node.input[0]]
+    known = {one.name: onnx.numpy_helper.to_array(one) for one in model.graph.initializer}
+    known |= {
+        name: onnx.numpy_helper.to_array(one.attribute[0].t)
+        for name, one in made.items()
+        if one.op_type == "Constant" and one.attribute[0].HasField("t")
+    }
+    scale, zero = (known.get(name) for name in (*node.input[1:], "")[:2])
+    if (
+        scale is None
+        or scale.size != 1
+        or (zero is None and len(node.input) > 2)
+        or (zero is not None and zero.size != 1)
+    ):
+        raise ModelError(f"output '{output}' is quantised by a scale that is no constant number: verify cannot read it")
+    return float(scale.reshape(())), 0 if zero is None else int(zero.reshape(()))
+
+
+def _kernel_sets(decided: Decided, inner: bool) -> list[str]:
+    """TensorFlow Lite's kernel sets to run a model on: what people get first, or what shows the tensors inside."""
+    deep = inner or decided.located.head == "labels"
+    first, *rest = ("default", "XNNPACK", "reference") if deep else ("XNNPACK", "default", "reference")
+    if not computes_in_integers(decided.model, "tflite"):
+        return [first]
+    return [first, *(one for one in rest if not (inner and one == "XNNPACK"))]
+
+
+def _tflite(source: Path, decided: Decided, inner: bool, kernels: str) -> tuple[str, Runner, Layout]:
     tf = tensorflow()
     located = decided.located
     check_flex_operators(custom_operators(source))
-    deep = inner or located.head == "labels"
     # delegates keep the tensors between their operators to themselves
+    deep = inner or (located.head == "labels" and kernels != "XNNPACK")
     resolver = tf.lite.experimental.OpResolverType
+    resolvers = {
+        "XNNPACK": resolver.AUTO,
+        "default": resolver.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+        "reference": resolver.BUILTIN_REF,
+    }
     interpreter = tf.lite.Interpreter(
         model_content=without_custom_ops(source),
         num_threads=1,
         experimental_preserve_all_tensors=deep,
-        experimental_op_resolver_type=resolver.BUILTIN_WITHOUT_DEFAULT_DELEGATES if deep else resolver.AUTO,
+        experimental_op_resolver_type=resolvers[kernels],
     )
     interpreter.allocate_tensors()
     (into,) = interpreter.get_input_details()

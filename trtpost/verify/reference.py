@@ -107,6 +107,15 @@ def mask_of(photo: Photo, size: tuple[int, int], reference: Reference) -> Masked
     return masked(reference.network.run(tensor_of(levels, reference.pre, reference.located)), size, reference)
 
 
+def other_masks(photo: Photo, size: tuple[int, int], reference: Reference) -> Iterator[tuple[str, NDArray[np.int32]]]:
+    """The masks of a photo, of (H, W), that the framework's other kernel sets give, by the names of these."""
+    if reference.network.others:
+        levels = levels_of(photo, reference.pre, reference.located.logits_size)
+        tensor = tensor_of(levels, reference.pre, reference.located)
+        for network in reference.network.others:
+            yield network.kernels, masked(network.run(tensor), size, reference).labels
+
+
 def masked(answer: Answer, size: tuple[int, int], reference: Reference) -> Masked:
     """The mask of the photo's size (H, W) out of what a network says of it."""
     post, run = reference.post, reference.resizer.run

@@ -14,6 +14,7 @@ from trtpost.describe import counted
 from trtpost.errors import printable
 from trtpost.verify.blame import Blame
 from trtpost.verify.compare import Figures
+from trtpost.verify.kernel_sets import Spread
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Report:
         total: figures of all photos together.
         minimum, because: the share of pixels that must agree apart from ties, and why this one.
         blame: where differences begin; None where there are none.
+        spread: by how much the framework's own kernels differ; None where the network does not compute in integers, or
+            they cannot be chosen.
         notes: what the reader should know.
     """
 
@@ -55,6 +58,7 @@ class Report:
     because: str
     blame: Blame | None
     notes: tuple[str, ...]
+    spread: Spread | None = None
 
     @property
     def passed(self) -> bool:
@@ -64,9 +68,17 @@ class Report:
     @property
     def verdict(self) -> str:
         """One sentence that sums the report up."""
+        return self._verdict("" if self.blame is None else self.blame.verdict)
+
+    @property
+    def summary(self) -> str:
+        """The verdict without what the stages say, for where they stand beside it."""
+        return self._verdict("" if self.blame is None else self.blame.summary)
+
+    def _verdict(self, blamed: str) -> str:
         total = self.total
-        if self.blame is not None:
-            return f"{counted(total.real, 'pixel')} really differ{'s' * (total.real == 1)}; {self.blame.verdict}"
+        if blamed:
+            return f"{counted(total.real, 'pixel')} really differ{'s' * (total.real == 1)}; {blamed}"
         if total.different:
             return f"equal but for {counted(total.different, 'pixel')} where two classes are a tie"
         return "equal on every pixel"
@@ -93,7 +105,7 @@ def report_to_json(report: Report) -> str:
     content = {
         field.name: getattr(report, field.name)
         for field in dataclasses.fields(report)
-        if field.name not in ("photos", "total", "blame", "classes")
+        if field.name not in ("photos", "total", "blame", "classes", "spread")
     }
     content |= {
         "passed": report.passed,
@@ -103,6 +115,12 @@ def report_to_json(report: Report) -> str:
         "photos": [
             {"photo": printable(str(one.photo)), "size": one.size} | figures(one.figures) for one in report.photos
         ],
+        "kernels": None
+        if report.spread is None
+        else {
+            "reference_on": report.spread.base,
+            "others": [{"kernels": name} | figures(one) for name, one in report.spread.others],
+        },
         "blame": None if report.blame is None else asdict(report.blame) | {"begins": report.blame.begins},
     }
     return json.dumps(content, indent=2)

@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from trtpost.builder.decide import Decided, decide
+from trtpost.builder.decide import decide
 from trtpost.builder.options import MIN_AGREEMENT, BuildOptions
 from trtpost.builder.request import content_of
 from trtpost.bundle.folder import Bundle, record_verification
@@ -27,14 +27,16 @@ from trtpost.spec import IGNORED, Backend, Channels, Ending, Fit, Layout, Match,
 from trtpost.verify.blame import blame
 from trtpost.verify.compare import Figures, Masked, compare
 from trtpost.verify.frameworks import resizer
+from trtpost.verify.kernel_sets import Spread, computes_in_integers
 from trtpost.verify.network import load_network
-from trtpost.verify.reference import Reference, mask_of
+from trtpost.verify.reference import Reference, mask_of, other_masks
 from trtpost.verify.report import PhotoFigures, Report
 from trtpost.verify.truths import read_truth, truths_in
 
 QUANTISED = 0.999
 """Share of pixels that must agree where the source model computes in integers: ONNX has no exact form of their
-roundings, so that logits differ by a step here and there."""
+roundings, so that logits differ by a step here and there. Fewer are asked for where TensorFlow Lite's own
+kernels differ by more."""
 
 
 @dataclass(frozen=True)
@@ -131,14 +133,19 @@ def verify(
         )
     except ModelError as error:
         raise _of_another(bundle, against, error) if notes else error from None
+    if replaced.logits is not None and reference.located.output != replaced.logits:
+        notes.append(
+            f"'{replaced.logits}' lies inside of the model, whose framework shows its outputs only: "
+            f"'{reference.located.output}' is compared"
+        )
     if reference.decided.origin == "assumed":
         notes.append(
             "the model does not say how pixels are normalised: the replaced pipeline is ASSUMED to take "
             "(pixel - 127.5) / 127.5; settle it with --normalize"
         )
     with Segmenter(bundle, backend=backend) as segmenter:
-        done = []
-        for one, expected, result in _compared(photos, truths, reference, segmenter, notes):
+        done, kernels = [], dict[str, Figures]()
+        for one, expected, result in _compared(photos, truths, reference, segmenter, notes, kernels):
             done.append(one)
             if show is not None:
                 show(one, result.photo, expected, result.mask)
@@ -155,7 +162,9 @@ def verify(
         more = counted(total.real, "pixel")
         notes.append(f"{more} differ by roundings that add up, for each stage does the same: counted as ties")
         total, found = replace(total, tied=total.tied + total.real), None
-    minimum, because = _minimum(min_agreement, passport, reference.decided)
+    spread = Spread(reference.network.kernels, tuple(kernels.items())) if kernels else None
+    integers = computes_in_integers(reference.decided.model, kind)
+    minimum, because = _minimum(min_agreement, passport, integers, spread)
     try:
         record_verification(bundle, _score(against, content, engine, done, total))
     except BundleError as error:
@@ -174,13 +183,22 @@ def verify(
         because=because,
         blame=found,
         notes=tuple(notes),
+        spread=spread,
     )
 
 
 def _compared(
-    photos: Iterable[Path], truths: dict[Path, Path], reference: Reference, segmenter: Segmenter, notes: list[str]
+    photos: Iterable[Path],
+    truths: dict[Path, Path],
+    reference: Reference,
+    segmenter: Segmenter,
+    notes: list[str],
+    kernels: dict[str, Figures],
 ) -> Iterator[tuple[PhotoFigures, Masked, Result]]:
-    """Figures, reference's mask and bundle's result of each photo that fits the engine; others become notes."""
+    """Figures, reference's mask and bundle's result of each photo that fits the engine; others become notes.
+
+    `kernels` takes the figures of the masks that the framework's other kernel sets give, by their names.
+    """
     names = segmenter.bundle.passport.classes
     ties_known = True
     for path in photos:
@@ -194,6 +212,9 @@ def _compared(
         ties_known &= expected.ties is not None
         classes = max(len(names), int(expected.labels.max()) + 1, int(result.mask.max()) + 1)
         figures = compare(expected, result.mask, truth, classes, IGNORED)
+        for name, mask in other_masks(result.photo, (result.mask.shape[0], result.mask.shape[1]), reference):
+            found = compare(expected, mask, None, max(classes, int(mask.max()) + 1))
+            kernels[name] = kernels[name] + found if name in kernels else found
         yield PhotoFigures(path, result.photo.shape[:2], figures), expected, result
     if not ties_known:
         notes.append("the model ends in class ids and does not show its logits, so ties cannot be told apart")
@@ -219,16 +240,22 @@ def reference_for(
         TrtpostError: the model cannot be understood, or run in its own framework.
     """
     decided = decide(against, kind, options, progress)
+    if options.logits is not None and kind != "onnx":
+        shown = {one.name for one in decided.model.graph.output}
+        if options.logits not in shown:  # of the tensors inside, only ONNX shows those of a name
+            decided = decide(against, kind, replace(options, logits=None), progress)
     resize = resizer(decided.post.resize, decided.post.match)
     return Reference(decided, load_network(against, kind, decided, options.signature), resize, gray_first)
 
 
-def _minimum(given: float | None, passport: Passport, decided: Decided) -> tuple[float, str]:
+def _minimum(given: float | None, passport: Passport, integers: bool, spread: Spread | None) -> tuple[float, str]:
     if given is not None:
         return given, "--min-agreement"
     if passport.precision != "fp32":
         return MIN_AGREEMENT[passport.precision], f"what is asked of {passport.precision}"
-    if decided.located.input_dtype == "uint8" or decided.located.dtype in ("uint8", "int8"):
+    if spread is not None and spread.least < QUANTISED:
+        return spread.least, "the model is quantised, and TensorFlow Lite's own kernels differ by as much"
+    if integers:
         return QUANTISED, "the model is quantised, and its roundings have no exact form in ONNX"
     return 1.0, "fp32 must be equal"
 

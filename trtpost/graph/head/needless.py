@@ -62,7 +62,7 @@ def start_before(
     if found == "argmax":
         tensor, dropped = before_needless(output, layout, input_size)
     else:
-        tensor, dropped = before_quantization(output)
+        tensor, dropped = before_quantization(output, layout)
     return Start(tensor, layout, dropped)
 
 
@@ -219,10 +219,30 @@ def _turn_back(
     return turned.tensor, turned.dropped
 
 
-def before_quantization(output: gs.Variable) -> tuple[gs.Variable, tuple[str, ...]]:
-    """The real numbers before the QuantizeLinear that ends a network, and that op where it was stepped over."""
-    node = maker_of(behind(output, ("Identity",)))
-    return (node.inputs[0], (node.op,)) if node is not None and node.op == "QuantizeLinear" else (output, ())
+def before_quantization(output: gs.Variable, layout: Layout | None) -> tuple[gs.Variable, tuple[str, ...]]:
+    """The real numbers before the QuantizeLinear that ends a network, and the ops stepped over.
+
+    What the integers stand for is compared with a threshold, so they are no less to be stepped over where the pixels
+    are moved to the other layout behind them.
+    """
+    moving = ops.RESHAPING | {"Transpose"}
+    chain = chain_before(output, moving | {"Identity"})
+    node = maker_of(behind(output, moving | {"Identity"}))
+    if node is None or node.op != "QuantizeLinear":
+        return output, ()
+    before = node.inputs[0]
+    moved = [one for one in chain if one.op in moving]
+    if moved and (layout is not None or not all(_only_turns(one, before) for one in moved)):
+        return output, ()
+    return before, (*(one.op for one in moved), node.op)
+
+
+def _only_turns(node: gs.Node, before: gs.Variable) -> bool:
+    """True where an op between two layouts leaves rows and columns of `before` in their order."""
+    if node.op == "Transpose":
+        return list(node.attrs.get("perm", [])) in (TO_NHWC, TO_NCHW)
+    planes = [[number(dim) for dim in dims(one)[1:] if dim != 1] for one in (node.outputs[0], before)]
+    return len(dims(before)) == 4 and 1 in (dims(before)[1], dims(before)[3]) and planes[0] == planes[1]
 
 
 def _class_axis(tensor: gs.Variable, layout: Layout | None, input_size: tuple[int, int]) -> int | None:
