@@ -12,6 +12,7 @@ import onnx
 
 from trtpost.backends.tensorrt import timing_cache
 from trtpost.backends.tensorrt.append import append_postprocess
+from trtpost.backends.tensorrt.bytes_as_floats import with_float_photo
 from trtpost.backends.tensorrt.configuration import configure, targets
 from trtpost.backends.tensorrt.flavour import load, logger_of, strongly_typed
 from trtpost.backends.tensorrt.monitor import Phases, interruptible, monitor_of
@@ -137,7 +138,7 @@ def _build(
         graph = with_float_pixels(dequantized_for_tensorrt(graph))
     except ModelError as error:
         raise BackendError(str(error)) from None
-    if not parser.parse(for_tensorrt(graph).SerializeToString()):
+    if not parser.parse(with_float_photo(for_tensorrt(graph)).SerializeToString()):
         raise BackendError(_parser_errors(parser, flavour))
     if settings.post == "plugin" and spec is not None:
         _append_plugin(network, *spec)
