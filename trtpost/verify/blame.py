@@ -66,7 +66,8 @@ def blame(bundle: Bundle, reference: Reference, result: Result, name: str) -> Bl
         name: what the photo is called, for people.
     """
     tensor, logits = _inside(bundle, result.photo)
-    levels = levels_of(result.photo, reference.pre, reference.located.logits_size)
+    gray_first = reference.gray_first
+    levels = levels_of(result.photo, reference.pre, reference.located.logits_size, gray_first=gray_first)
     expected = tensor_of(levels, reference.pre, reference.located)
     ours = channels_last(tensor, bundle.passport.located.input_layout)
     stages = [preprocessing(bundle, reference, ours, levels)]

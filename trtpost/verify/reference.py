@@ -39,11 +39,14 @@ class Reference:
         decided: what `trtpost build` would make of the model: normalisation, channels, layout, head, threshold.
         network: the model in its own framework.
         resizer: what brings labels or scores to the photo's size.
+        gray_first: the photo of a gray network is made gray before it is resized, as an engine that takes whole
+            photos needs it.
     """
 
     decided: Decided
     network: Network
     resizer: Resizer
+    gray_first: bool = False
 
     @property
     def pre(self) -> Pre:
@@ -61,9 +64,13 @@ class Reference:
         return self.decided.located
 
 
-def levels_of(photo: Photo, pre: Pre, logits_size: tuple[int, int]) -> NDArray[np.uint8]:
+def levels_of(
+    photo: Photo, pre: Pre, logits_size: tuple[int, int], *, gray_first: bool = False
+) -> NDArray[np.uint8]:
     """The photo at the network's size, uint8 [h, w, C], RGB or gray: bilinear, not antialiased, rounded."""
     size = (pre.height, pre.width)
+    if gray_first and pre.channels == "gray":
+        photo = np.repeat(np.asarray(Image.fromarray(photo).convert("L"))[..., None], 3, axis=2)
     if pre.fit == "letterbox":
         inside = placement((photo.shape[0], photo.shape[1]), size, logits_size)
         levels = np.full((*size, 3), PAD, np.uint8)
@@ -98,7 +105,7 @@ def region_for(size: tuple[int, int], reference: Reference, plane: tuple[int, in
 
 def mask_of(photo: Photo, size: tuple[int, int], reference: Reference) -> Masked:
     """The replaced pipeline's mask of a photo, of (H, W)."""
-    levels = levels_of(photo, reference.pre, reference.located.logits_size)
+    levels = levels_of(photo, reference.pre, reference.located.logits_size, gray_first=reference.gray_first)
     return masked(reference.network.run(tensor_of(levels, reference.pre, reference.located)), size, reference)
 
 

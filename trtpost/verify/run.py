@@ -126,7 +126,9 @@ def verify(
             "differs may come from that"
         )
     try:
-        reference = reference_for(against, kind, replaced.options(passport), progress)
+        reference = reference_for(
+            against, kind, replaced.options(passport), progress, gray_first=passport.post.size == "image"
+        )
     except ModelError as error:
         raise _of_another(bundle, against, error) if notes else error from None
     if reference.decided.origin == "assumed":
@@ -208,7 +210,9 @@ def _of_another(bundle: Bundle, against: Path, error: ModelError) -> ModelError:
     )
 
 
-def reference_for(against: Path, kind: str, options: BuildOptions, progress: Progress) -> Reference:
+def reference_for(
+    against: Path, kind: str, options: BuildOptions, progress: Progress, *, gray_first: bool
+) -> Reference:
     """The replaced pipeline of a model: what a build would decide without a bundle's help.
 
     Raises:
@@ -216,7 +220,7 @@ def reference_for(against: Path, kind: str, options: BuildOptions, progress: Pro
     """
     decided = decide(against, kind, options, progress)
     resize = resizer(decided.post.resize, decided.post.match)
-    return Reference(decided, load_network(against, kind, decided, options.signature), resize)
+    return Reference(decided, load_network(against, kind, decided, options.signature), resize, gray_first)
 
 
 def _minimum(given: float | None, passport: Passport, decided: Decided) -> tuple[float, str]:

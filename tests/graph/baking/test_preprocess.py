@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import onnx.reference
 import onnxruntime
 import pytest
 
 from trtpost.graph.baking.preprocess import pixel_model
+from trtpost.kernels.reference import bilinear
 from trtpost.spec import Pre
 
 PHOTO = np.random.default_rng(0).integers(0, 256, (1, 4, 6, 3), np.uint8)
@@ -38,9 +40,33 @@ def test_values(pre, settings, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
 
 
-def test_an_image_of_any_size_is_resized_to_whole_levels():
-    photo = np.random.default_rng(0).integers(0, 256, (2, 9, 5, 3), np.uint8)
-    found, size = pixels(Pre(4, 6), photo, resize=True)
-    assert found.shape == (2, 4, 6, 3)
-    assert size.tolist() == [9, 5]
-    np.testing.assert_array_equal(found, np.round(found))
+def expected(photos: np.ndarray, pre: Pre) -> np.ndarray:
+    return np.stack([np.rint(bilinear(photo, (pre.height, pre.width))) for photo in photos])
+
+
+LARGE = [(1, 1080, 1920, 3), (1, 720, 1280, 3), (1, 2160, 3840, 3), (1, 3024, 4032, 1)]
+SMALL = [(2, 9, 5, 3), (3, 47, 65, 1), (2, 48, 64, 3), (1, 1, 1, 3), (1, 1, 300, 1), (1, 300, 1, 3)]
+
+
+@pytest.mark.parametrize("network", [(48, 64), (65, 33), (1, 1), (257, 131)])
+@pytest.mark.parametrize("shape", LARGE + SMALL)
+def test_a_photo_of_any_size_is_resized_to_the_levels_of_tensorflow(shape, network):
+    photos = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    pre = Pre(*network, channels="rgb" if shape[3] == 3 else "gray")
+    found, size = pixels(pre, photos, resize=True)
+    assert size.tolist() == list(shape[1:3])
+    np.testing.assert_array_equal(found, expected(photos, pre))
+
+
+@pytest.mark.parametrize("shape", SMALL)
+def test_onnx_itself_finds_the_same_levels(shape):
+    photos = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    pre = Pre(13, 31, channels="rgb" if shape[3] == 3 else "gray")
+    model = pixel_model(pre, layout="NHWC", dtype="float32", batch="N", resize=True, opset=17)
+    found, _ = onnx.reference.ReferenceEvaluator(model).run(None, {"image": photos})
+    np.testing.assert_array_equal(found, expected(photos, pre))
+
+
+def test_a_large_photo_is_never_held_as_floats():
+    model = pixel_model(Pre(48, 64), layout="NHWC", dtype="float32", batch="N", resize=True, opset=17)
+    assert {node.op_type for node in model.graph.node if "image" in node.input} == {"Shape", "Gather"}
