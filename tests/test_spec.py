@@ -11,6 +11,8 @@ from trtpost.spec import parse_labels, parse_normalization, parse_pair, parse_si
 def test_normalization_is_a_name_or_numbers():
     assert parse_normalization("signed") == ((127.5,), (127.5,))
     assert parse_normalization("1,2,3/4,5,6") == ((1.0, 2.0, 3.0), (4.0, 5.0, 6.0))
+    assert parse_normalization("1,2,3/4,5,6", "bgr") == parse_normalization("1,2,3/4,5,6")
+    assert parse_normalization("imagenet", "bgr") == ((103.53, 116.28, 123.675), (57.375, 57.12, 58.395))
     for text in ("wrong", "1/", "a/b", ""):
         with pytest.raises(SpecError, match="normalisation must be"):
             parse_normalization(text)

@@ -66,7 +66,8 @@ NORMALIZATIONS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 }
 """Names for `(mean, std)`, in units of the 8-bit pixel: the network sees `(pixel - mean) / std`.
 
-`unit` gives 0..1, `signed` -1..1 (the `tf` mode of keras.applications), `imagenet` torchvision's usual statistics.
+`unit` gives 0..1, `signed` -1..1 (the `tf` mode of keras.applications), `imagenet` torchvision's usual statistics,
+which are those of red, green and blue.
 """
 
 MATCHES: dict[str, tuple[Match, ...]] = {
@@ -315,14 +316,16 @@ def parse_pair(text: str) -> tuple[int, int]:
     raise SpecError(f"a size must be HxW (height x width) such as 1080x1920, not '{text}'")
 
 
-def parse_normalization(text: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def parse_normalization(text: str, channels: Channels = "rgb") -> tuple[tuple[float, ...], tuple[float, ...]]:
     """A name from `NORMALIZATIONS`, or `MEAN/STD` with one number or three, comma-separated, as `(mean, std)`.
+
+    Both are in the order of `channels`: a name means colours, and follows; numbers are taken as they stand.
 
     Raises:
         SpecError: the text is neither.
     """
     if text in NORMALIZATIONS:
-        return NORMALIZATIONS[text]
+        return known_normalization(text, channels)
     mean, slash, std = text.partition("/")
     try:
         if slash:
@@ -333,6 +336,12 @@ def parse_normalization(text: str) -> tuple[tuple[float, ...], tuple[float, ...]
         f"normalisation must be one of {', '.join(NORMALIZATIONS)}, or MEAN/STD in units of the 8-bit pixel "
         f"such as 127.5/127.5 or 123.7,116.3,103.5/58.4,57.1,57.4, not '{text}'{did_you_mean(text, NORMALIZATIONS)}"
     )
+
+
+def known_normalization(name: str, channels: Channels) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """What a name of `NORMALIZATIONS` means for a network that takes its colours in the order of `channels`."""
+    mean, std = NORMALIZATIONS[name]
+    return (mean[::-1], std[::-1]) if channels == "bgr" else (mean, std)
 
 
 def parse_labels(text: str) -> tuple[str, ...]:

@@ -61,6 +61,19 @@ def test_a_threshold_fits_the_scores(tmp_path):
             decided(model, tmp_path, threshold=threshold)
 
 
+def test_a_named_normalisation_is_of_colours_and_numbers_are_of_the_networks_order(tmp_path):
+    colours = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
+    numbers = "/".join(",".join(map(str, values)) for values in colours)
+    for channels, given, order in (
+        ("rgb", "imagenet", 1),
+        ("bgr", "imagenet", -1),
+        ("rgb", numbers, 1),
+        ("bgr", numbers, 1),
+    ):
+        pre = decided(nchw(), tmp_path, normalize=given, channels=channels).pre
+        assert (pre.mean, pre.std) == tuple(values[::order] for values in colours)
+
+
 @pytest.mark.parametrize("text", ["", "5", '{"mean": [1]}', '{"mean": [], "std": []}', '{"mean": ["1"], "std": [1]}'])
 def test_metadata_that_are_no_normalisation(tmp_path, text):
     model = net("logits = Conv (image, k)", "float[1,3,8,12] image", "float[1,4,8,12] logits", k=kernel(4))

@@ -143,8 +143,9 @@ def _locate(model: onnx.ModelProto, source: Path, options: BuildOptions) -> tupl
 def _pre(located: Located, known: dict[str, str], options: BuildOptions) -> tuple[Pre, Origin]:
     """How pixels are normalised, and who says so."""
     origin: Origin
+    channels = options.channels or ("gray" if located.input_channels == 1 else "rgb")
     if options.normalize is not None:
-        (mean, std), origin = parse_normalization(options.normalize), "flag"
+        (mean, std), origin = parse_normalization(options.normalize, channels), "flag"
         if located.input_dtype == "uint8" and options.normalize != "none":
             raise SpecError(
                 f"input '{located.input}' takes the uint8 pixels themselves, so --normalize {options.normalize} "
@@ -160,7 +161,6 @@ def _pre(located: Located, known: dict[str, str], options: BuildOptions) -> tupl
         (mean, std), origin = parse_normalization("unit"), "unit"
     else:
         (mean, std), origin = parse_normalization("signed"), "assumed"
-    channels = options.channels or ("gray" if located.input_channels == 1 else "rgb")
     return Pre(*located.input_size, mean=mean, std=std, channels=channels, fit=options.fit), origin
 
 

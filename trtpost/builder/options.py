@@ -39,7 +39,8 @@ class BuildOptions(Settings):
     """What to build; every default is what most people want.
 
     Attributes:
-        normalize: a name or `MEAN/STD` as `parse_normalization` takes it; None takes the model's own metadata.
+        normalize: a name, which means colours and follows `channels`, or `MEAN/STD`, which is in the order of
+            `channels` as it stands; None takes the model's own metadata.
         channels: order in which the network wants the channels; None: `rgb`, or `gray` for one channel.
         fit: `stretch` the photo to the network's size, or `letterbox` it.
         labels: class names; empty takes the model's own metadata.

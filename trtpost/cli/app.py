@@ -126,7 +126,8 @@ def build(
     normalize: Annotated[
         str | None,
         typer.Option(
-            help="none, unit (0..1), signed (-1..1), imagenet, or MEAN/STD in 8-bit pixels",
+            help="none, unit (0..1), signed (-1..1), imagenet (by colour), or MEAN/STD in 8-bit pixels (in the "
+            "order of --channels)",
             show_default=_OWN,
             rich_help_panel=PIXEL,
         ),

@@ -16,7 +16,7 @@ from trtpost.kernels import cpu
 from trtpost.kernels.reference import argmax_resize
 from trtpost.letterbox import Region, region_of
 from trtpost.segment import Result
-from trtpost.spec import MATCHES, NORMALIZATIONS, Layout, Post, Resize
+from trtpost.spec import MATCHES, NORMALIZATIONS, Channels, Layout, Post, Resize, known_normalization
 from trtpost.verify.network import Answer
 from trtpost.verify.reference import Reference, masked, tensor_of
 
@@ -91,16 +91,20 @@ def _like(ours: NDArray[np.float32], levels: NDArray[np.uint8], reference: Refer
     if error > ONE_LEVEL:
         return ""
     said = []
-    other = "bgr" if swapped else "rgb"
+    other: Channels = "bgr" if swapped else "rgb"
     if levels.shape[2] == 3 and other != pre.channels:
         said.append(f"the channels are swapped, {other} where the reference has {pre.channels}")
     std = 1 / gain
     mean = -offset * std
     wanted = np.broadcast_to(np.array(pre.mean), gain.shape), np.broadcast_to(np.array(pre.std), gain.shape)
-    close = np.allclose(std, wanted[1], rtol=0.01) and np.allclose(mean, wanted[0], atol=1.0)
-    if not close:
-        theirs = _normalization(np.array(wanted[0]), np.array(wanted[1]))
-        said.append(f"another scale and offset, {_normalization(mean, std)} where the reference has {theirs}")
+    # of swapped channels, the same numbers and the same colours are both what somebody means
+    steps = (1, -1) if said else (1,)
+    if not any(
+        np.allclose(std[::step], wanted[1], rtol=0.01) and np.allclose(mean[::step], wanted[0], atol=1.0)
+        for step in steps
+    ):
+        theirs = _normalization(np.array(wanted[0]), np.array(wanted[1]), pre.channels)
+        said.append(f"another scale and offset, {_normalization(mean, std, other)} where the reference has {theirs}")
     return " and ".join(said)
 
 
@@ -116,8 +120,9 @@ def _fit(levels: NDArray[np.float32], ours: NDArray[np.float32]) -> tuple[NDArra
     return gain, offset, float(left)
 
 
-def _normalization(mean: NDArray[Any], std: NDArray[Any]) -> str:
-    for name, (known_mean, known_std) in NORMALIZATIONS.items():
+def _normalization(mean: NDArray[Any], std: NDArray[Any], channels: Channels) -> str:
+    for name in NORMALIZATIONS:
+        known_mean, known_std = known_normalization(name, channels)
         if np.allclose(mean, known_mean, atol=1.0) and np.allclose(std, known_std, rtol=0.01):
             return f"'{name}'"
     means, stds = (
