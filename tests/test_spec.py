@@ -30,3 +30,25 @@ def test_label_files_carry_remarks_after_a_blank_line():
     assert parse_labels("sky\n road \n\nand 255 is ignored\n") == ("sky", "road")
     assert parse_labels("\nsky\nroad\n") == ("sky", "road")
     assert parse_labels("") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("0 sky\n1 wide road\n2 3d print", ("sky", "wide road", "3d print")),
+        ("0: sky\n1: road", ("sky", "road")),
+        ("0,sky\n1,road", ("sky", "road")),
+        ("0\tsky\n1\troad\n\nremarks", ("sky", "road")),
+        ("0  sky\n1  road", ("sky", "road")),
+        ("1 sky\n2 road", ("1 sky", "2 road")),
+        ("0 sky\n2 road", ("0 sky", "2 road")),
+        ("1 road\n0 sky", ("1 road", "0 sky")),
+        ("0 sky\nroad", ("0 sky", "road")),
+        ("0 sky", ("0 sky",)),
+        ("0\n1\n2", ("0", "1", "2")),
+        ("0-10 m\n1-20 m", ("0-10 m", "1-20 m")),
+        ("00 sky\n01 road", ("00 sky", "01 road")),
+    ],
+)
+def test_lines_that_are_numbered_in_order_are_names_without_their_numbers(text, names):
+    assert parse_labels(text) == names

@@ -345,9 +345,16 @@ def known_normalization(name: str, channels: Channels) -> tuple[tuple[float, ...
 
 
 def parse_labels(text: str) -> tuple[str, ...]:
-    """Class names, one a line, up to the first blank line: published lists carry remarks after it."""
+    """Class names, one a line, up to the first blank line: published lists carry remarks after it.
+
+    Where every line begins with its own number, counted from 0 (`0 sky`, `0: sky`, `0,sky`), that is no part of a name.
+    """
     names = [line.strip() for line in text.strip().splitlines()]
-    return tuple(names[: names.index("")] if "" in names else names)
+    if "" in names:
+        names = names[: names.index("")]
+    numbered = [re.fullmatch(r"(\d+)(?:\s*[:,]\s*|\s+)(.+)", name, re.ASCII) for name in names]
+    found = [match.group(2) for index, match in enumerate(numbered) if match and match.group(1) == str(index)]
+    return tuple(found if len(found) == len(names) > 1 else names)
 
 
 def class_name(index: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from nets import nchw, save
 
@@ -13,7 +15,52 @@ from trtpost.errors import SpecError
 def test_names_are_lines_up_to_the_first_blank_one(tmp_path):
     file = tmp_path / "labels.txt"
     file.write_text("\ufeffsky\n road \n\nfrom a paper\n", encoding="utf-8")
-    assert read_labels(file) == ("sky", "road")
+    said = []
+    assert read_labels(file, said.append) == ("sky", "road")
+    assert said == [
+        f"{file} has a blank line after 2 class names, so what follows is left out, from 'from a paper' on: if those "
+        "are classes too, take the blank line away"
+    ]
+
+
+@pytest.mark.parametrize("text", ["sky\nroad", "\n\nsky\nroad\n\n \n", "0 sky\n1 road", '["sky", "road"]'])
+def test_what_is_read_whole_is_not_said(tmp_path, text):
+    (tmp_path / "labels.txt").write_text(text)
+    said = []
+    assert read_labels(tmp_path / "labels.txt", said.append) == ("sky", "road")
+    assert not said
+
+
+@pytest.mark.parametrize(
+    ("stated", "names"),
+    [
+        ({"0": "background", "1": "cat"}, ("background", "cat")),
+        ({"1": "cat", "0": " background "}, ("background", "cat")),
+        ({"model_type": "segformer", "id2label": {"0": "wall", "1": "a, b"}, "label2id": {"wall": 0}}, ("wall", "a, b")),
+        ({str(index): f"n{index}" for index in range(12)}, tuple(f"n{index}" for index in range(12))),
+        ({"1": "cat", "3": "dog"}, ("class 0", "cat", "class 2", "dog")),
+        (["background", "cat"], ("background", "cat")),
+    ],
+)
+def test_names_in_json(tmp_path, stated, names):
+    for indent in (None, 2):
+        (tmp_path / "config.json").write_text(json.dumps(stated, indent=indent))
+        assert read_labels(tmp_path / "config.json") == names
+
+
+@pytest.mark.parametrize(
+    "stated", [{}, [], [1, 2], {"0": None}, {"0": ""}, {"cat": 0}, {"model_type": "x"}, {"70000": "a"}, {"id2label": "a"}]
+)
+def test_json_without_names(tmp_path, stated):
+    (tmp_path / "config.json").write_text(json.dumps(stated))
+    with pytest.raises(SpecError, match=r"config\.json is JSON without class names: give a map of ids"):
+        read_labels(tmp_path / "config.json")
+
+
+@pytest.mark.parametrize("text", ["{sky}\n{road}", "[sky]\n[road]", "[" * 100_000])
+def test_lines_in_brackets_are_lines(tmp_path, text):
+    (tmp_path / "labels.txt").write_text(text)
+    assert read_labels(tmp_path / "labels.txt") == tuple(text.splitlines())
 
 
 @pytest.mark.parametrize(
@@ -58,6 +105,12 @@ def test_a_file_beside_the_model_is_taken_and_said(tmp_path, command_line):
     output, classes = built(tmp_path, command_line, "--labels", "own.txt")
     assert classes == ("a", "b", "c", "d")
     assert "beside the model" not in output
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": dict(enumerate("wxyz"))}))
+    assert built(tmp_path, command_line, "--labels", "config.json")[1] == ("w", "x", "y", "z")
+    (tmp_path / "own.txt").write_text("0 a\n1 b\n2 c\n3 d\n\ne\n")
+    output, classes = built(tmp_path, command_line, "--labels", "own.txt")
+    assert classes == ("a", "b", "c", "d")
+    assert "warning own.txt has a blank line after 4 class names, so what follows is left out, from 'e' on" in output
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,7 @@ def _names_beside(source: Path, progress: Progress) -> tuple[str, ...]:
     """Class names in a file beside the model; empty where there is none, or what is there holds none."""
     file = labels_beside(source)
     try:
-        return read_labels(file) if file else ()
+        return read_labels(file, progress.warn) if file else ()
     except SpecError as error:
         progress.warn(f"{error}; found beside the model, it is left out: settle it with --labels")
         return ()

@@ -167,7 +167,7 @@ def build(
     labels: Annotated[
         Path | None,
         typer.Option(
-            help="text file with a class name a line",
+            help="file with a class name a line, or JSON: id2label or a list",
             show_default="the model's own, or MODEL.labels.txt or labels.txt beside it",
             rich_help_panel=MODEL,
         ),
@@ -253,16 +253,17 @@ def build(
     from trtpost.describe import next_step
     from trtpost.spec import parse_pair, parse_size
 
+    progress = _progress()
     settings = {name: value for name, value in given.items() if name not in ("model", "output", "force")}
     settings |= {
-        "labels": read_labels(labels) if labels else (),
+        "labels": read_labels(labels, progress.warn) if labels else (),
         "size": parse_size(size),
         "input_size": parse_pair(input_size) if input_size else None,
         "max_size": parse_pair(max_size),
         "compute_capabilities": map(str.strip, compute_capabilities.split(",")) if compute_capabilities else (),
     }
     options = options_from(settings)
-    bundle = build_bundle(model, output, options, progress=_progress(), force=force)
+    bundle = build_bundle(model, output, options, progress=progress, force=force)
     _say(next_step(bundle, flavour))
 
 
