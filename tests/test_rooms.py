@@ -89,7 +89,7 @@ def loaded_by(module: str) -> list[str]:
         ("trtpost.verify.compare", 1, {"verify"}),
         (
             "trtpost.segment",
-            34,
+            35,
             {
                 *("errors", "spec", "letterbox", "cores", "timing", "packages", "cuda", "onnx_runtime", "storage"),
                 *("kernels", "graph", "photos", "bundle", "masks", "backends", "segment"),

@@ -36,7 +36,10 @@ def test_what_is_read_whole_is_not_said(tmp_path, text):
     [
         ({"0": "background", "1": "cat"}, ("background", "cat")),
         ({"1": "cat", "0": " background "}, ("background", "cat")),
-        ({"model_type": "segformer", "id2label": {"0": "wall", "1": "a, b"}, "label2id": {"wall": 0}}, ("wall", "a, b")),
+        (
+            {"model_type": "segformer", "id2label": {"0": "wall", "1": "a, b"}, "label2id": {"wall": 0}},
+            ("wall", "a, b"),
+        ),
         ({str(index): f"n{index}" for index in range(12)}, tuple(f"n{index}" for index in range(12))),
         ({"1": "cat", "3": "dog"}, ("class 0", "cat", "class 2", "dog")),
         (["background", "cat"], ("background", "cat")),
@@ -49,7 +52,8 @@ def test_names_in_json(tmp_path, stated, names):
 
 
 @pytest.mark.parametrize(
-    "stated", [{}, [], [1, 2], {"0": None}, {"0": ""}, {"cat": 0}, {"model_type": "x"}, {"70000": "a"}, {"id2label": "a"}]
+    "stated",
+    [{}, [], [1, 2], {"0": None}, {"0": ""}, {"cat": 0}, {"model_type": "x"}, {"70000": "a"}, {"id2label": "a"}],
 )
 def test_json_without_names(tmp_path, stated):
     (tmp_path / "config.json").write_text(json.dumps(stated))

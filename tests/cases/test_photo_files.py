@@ -138,7 +138,7 @@ def test_names_that_are_no_line_of_text(tmp_path, infer, kind):
     assert not {"\r", "\x1b", "\t"} & set(output)
     (row,) = [line for line in output.splitlines() if line.startswith("new")]
     assert row.startswith(r"new\nline.jpg")
-    assert [line for line in output.splitlines() if r"bad\n.jpg is not an image" in line]
+    assert [line for line in output.splitlines() if r"bad\n.jpg is text, not a photo" in line]
 
 
 def test_a_bundle_whose_name_is_no_line_of_text(tmp_path, bundle, infer):
@@ -325,7 +325,7 @@ def test_stdin_among_files(tmp_path, infer):
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [(b"", "stdin is empty"), (b"text", "stdin: the image is not an image"), (PHOTO[:99], "damaged")],
+    [(b"", "stdin is empty"), (b"text", "stdin: the image is text, not a photo"), (PHOTO[:99], "damaged")],
 )
 def test_stdin_that_is_no_photo(tmp_path, infer, content, says):
     """A pipe whose other end failed."""

@@ -521,17 +521,18 @@ def test_bytes_too_many_in_a_jpeg(options, behind):
     ("content", "says"),
     [
         (b"", "is empty"),
-        (b"this is text", "is not an image in a format that is read here"),
-        (b"<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'/>", "is not an image"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "is not an image"),
-        (b"%PDF-1.7\n", "is not an image"),
+        (b"this is text", "is text, not a photo"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'/>", r"is a drawing \(SVG\), not a photo"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", r"is a document \(PostScript\), not a photo"),
+        (b"%PDF-1.7\n", r"is a document \(PDF\), not a photo"),
+        (b"\0\0\0\x18ftypisom\0\0\2\0isomavc1", r"is a video \(MP4\), not a photo: take frames out of it"),
         (encoded(SCENE, "ICO"), "is not an image"),
         (encoded(SCENE, "TGA"), "is not an image"),
-        (b"8BPS\0\1" + bytes(6) + b"\0\3\0\0\0\4\0\0\0\4\0\10\0\3" + bytes(200), "is not an image"),
+        (b"8BPS\0\1" + bytes(6) + b"\0\3\0\0\0\4\0\0\0\4\0\10\0\3" + bytes(200), r"is .* \(Photoshop\), not"),
         (b"\x89PNG\r\n\x1a\n", "is damaged, cut short, or a kind of PNG"),
         (b"\xff\xd8\xff\xe0", "is damaged, cut short, or a kind of JPEG"),
     ],
-    ids=["nothing", "text", "SVG", "EPS", "PDF", "ICO", "TGA", "PSD", "a PNG's signature", "a JPEG's signature"],
+    ids=["nothing", "text", "SVG", "EPS", "PDF", "MP4", "ICO", "TGA", "PSD", "a PNG's signature", "a JPEG's signature"],
 )
 def test_files_that_are_no_photos(tmp_path, content, says):
     """What lies about under a photo's name; and formats of Pillow's whose decoders nobody should meet by accident."""
@@ -560,7 +561,7 @@ def test_a_png_named_jpg(tmp_path):
 def test_the_formats_that_are_read_are_those_that_the_message_names():
     """A list that is written down twice."""
     with pytest.raises(ImageError) as caught:
-        read_photo(b"text")
+        read_photo(b"\1\2\3\4")
     assert all(name in str(caught.value) for name in FORMATS if name in Image.OPEN)
 
 

@@ -157,7 +157,7 @@ def test_inspect_and_doctor(place):
         ("convert a.png", "unknown model format"),
         ("convert net.keras -o a.png", "a.png exists and is no ONNX file: choose a name that ends in .onnx"),
         ("infer missing.jpg", "no such image: missing.jpg"),
-        ("infer text.onnx", "text.onnx is not an image"),
+        ("infer text.onnx", "text.onnx is text, not a photo"),
         ("infer a.png -e missing.trtpost", "no such engine bundle: missing.trtpost"),
         ("infer a.png -e net.onnx", "run `trtpost build net.onnx` first, and give net.trtpost"),
         ("infer a.png -e net.tflite", "run `trtpost build net.tflite` first, and give net.trtpost"),

@@ -98,7 +98,7 @@ def test_classes_come_with_their_shares_the_most_frequent_first(tmp_path, dtype)
 def test_a_fault_of_stdin_is_called_so(tmp_path):
     photo = PhotoFile(Path("-"), Path("stdin"), content=b"x")
     (job,) = plan_jobs([photo], tmp_path / "a.png", overlay=False)
-    assert run(Segmenter(), job, repeat=1).error.startswith("stdin: the image is not an image")
+    assert run(Segmenter(), job, repeat=1).error.startswith("stdin: the image is text, not a photo")
 
 
 def test_one_mask_to_stdout(photos, monkeypatch):

@@ -64,7 +64,12 @@ def test_empty_large_and_cut_short(monkeypatch):
     monkeypatch.setattr(module, "MAX_PIXELS", 15)
     assert decode(content, "photo")[1] == (5, 3)
     monkeypatch.setattr(module, "MAX_PIXELS", 14)
-    for fault, said in ((content, "more than"), (b"", "is empty"), (b"x", "is not an image")):
+    for fault, said in (
+        (content, "more than"),
+        (b"", "is empty"),
+        (b"x", "is text, not a photo"),
+        (b"\1", "is not an image"),
+    ):
         with pytest.raises(ImageError, match=f"^photo {said}|photo has {said}"):
             decode(fault, "photo")
     monkeypatch.setattr(module, "MAX_PIXELS", 15)

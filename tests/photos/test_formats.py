@@ -22,7 +22,7 @@ from trtpost.photos.formats import FORMATS, decoders, no_warnings, unidentified
         (b"BM", "kind of BMP that"),
         (b"\xffO\xffQ", "kind of JPEG2000 that"),
         (b"MM\0-", "is not an image in a format"),
-        (b"%PDF", "is not an image in a format"),
+        (b"text", "is text, not a photo: give the photo itself"),
         (b"", "is not an image in a format"),
     ],
 )

@@ -181,7 +181,7 @@ def malformed():
     flat.set_data_from_numpy(np.zeros((4, 4, 3), np.uint8))
     return [
         ([files(whole[: len(whole) // 2])], "damaged or cut short"),
-        ([files(b"no image at all")], "not an image"),
+        ([files(b"no image at all")], "not a photo"),
         ([files(b"")], "zero bytes|empty|not an image"),
         ([files(bytes(bomb))], "million pixels"),
         ([files(whole, photo(30, 40))], "must have one size"),

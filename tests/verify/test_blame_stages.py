@@ -17,7 +17,10 @@ LOCATED = SimpleNamespace(input_dtype="float32", input_layout="NHWC")
 def told(ours, origin="given", normalization="unit", channels="rgb"):
     mean, std = parse_normalization(normalization, channels)
     reference = SimpleNamespace(
-        pre=Pre(6, 7, mean=mean, std=std, channels=channels), post=Post(classes=2), located=LOCATED, decided=SimpleNamespace(origin=origin)
+        pre=Pre(6, 7, mean=mean, std=std, channels=channels),
+        post=Post(classes=2),
+        located=LOCATED,
+        decided=SimpleNamespace(origin=origin),
     )
     bundle = SimpleNamespace(passport=SimpleNamespace(pre=SimpleNamespace(fit="stretch")))
     return preprocessing(bundle, reference, ours, LEVELS)

@@ -36,8 +36,8 @@ def read_labels(path: Path, warn: Callable[[str], None] = lambda _: None) -> tup
     if (stated := _json(text)) is not None:
         if not (names := _names_in(stated)):
             raise SpecError(
-                f'{path} is JSON without class names: give a map of ids such as {{"0": "background", "1": "cat"}}, alone '
-                "or as id2label, or a list of names"
+                f'{path} is JSON without class names: give a map of ids such as {{"0": "background", "1": "cat"}}, '
+                "alone or as id2label, or a list of names"
             )
         return names
     names = parse_labels(text)
@@ -63,7 +63,7 @@ def _json(text: str) -> object:
 
 
 def _names_in(stated: object) -> tuple[str, ...]:
-    """The names in a list, in a map of ids, or in the map that an object has as `id2label`, as transformers writes it."""
+    """The names in a list, in a map of ids, or in the map that an object has as `id2label`, as transformers' have."""
     if isinstance(stated, dict):
         stated = stated.get("id2label", stated)
     if isinstance(stated, dict):

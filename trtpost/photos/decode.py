@@ -17,6 +17,7 @@ from trtpost.photos.formats import decoders, no_warnings, silence_libtiff, unide
 from trtpost.photos.headers import first_jpeg_end, jpeg2000_samples
 from trtpost.photos.limits import MAX_PIXELS
 from trtpost.photos.rgb import NO_RANGE, heed_tags, may_be_unknown, rgb
+from trtpost.photos.strangers import START, stranger
 
 Photo = NDArray[np.uint8]
 """uint8 [H, W, 3], RGB, upright."""
@@ -45,6 +46,8 @@ def decode(content: bytes, name: str, needed: tuple[int, int] | None = None) -> 
     if not content:
         raise ImageError(f"{name} is empty (zero bytes), not an image")
     with _understood(name):
+        if said := stranger(content[:START]):
+            raise RefusedError(said)
         try:
             check_cost(content)
             with no_warnings, Image.open(io.BytesIO(content), formats=decoders(content)) as image:

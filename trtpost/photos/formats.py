@@ -13,6 +13,7 @@ import warnings
 from PIL import Image, _imaging
 
 from trtpost.packages import installation
+from trtpost.photos.strangers import START, stranger_in_text
 
 FORMATS = ("AVIF", "BMP", "GIF", "HEIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 """What is decoded, by Pillow's names. The decoders of its other formats are old, rarely tested, or other programs
@@ -56,6 +57,8 @@ def unidentified(content: bytes) -> str:
     for format_name, signatures in _SIGNATURES.items():
         if content.startswith(signatures) and format_name in Image.OPEN:
             return f"is damaged, cut short, or a kind of {format_name} that Pillow does not decode: save it as PNG"
+    if said := stranger_in_text(content[:START]):
+        return said
     names = ", ".join(name for name in FORMATS if name in Image.OPEN or name == "HEIF")
     return f"is not an image in a format that is read here ({names}): save it as PNG or JPEG"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from trtpost.errors import ImageError, reason
 from trtpost.photos.decode import Photo, decode
 from trtpost.photos.limits import MAX_BYTES
+from trtpost.photos.strangers import START, stranger
 from trtpost.storage.files import opened
 
 
@@ -52,6 +53,9 @@ def read_reduced(source: str | Path | bytes, needed: tuple[int, int] | None) -> 
         if path.is_fifo():
             raise ImageError(f"{path} is a pipe: give what comes out of it to trtpost infer -")
         with opened(path, "image", ImageError) as file:
+            if said := stranger(file.read(START)):  # before gigabytes of a video are read
+                raise ImageError(f"{path} {said}")
+            file.seek(0)
             if os.fstat(file.fileno()).st_size > MAX_BYTES:
                 raise ImageError(f"{path} has more than {MAX_BYTES >> 30} GiB: cut it into tiles")
             content = file.read()

@@ -64,9 +64,7 @@ class Reference:
         return self.decided.located
 
 
-def levels_of(
-    photo: Photo, pre: Pre, logits_size: tuple[int, int], *, gray_first: bool = False
-) -> NDArray[np.uint8]:
+def levels_of(photo: Photo, pre: Pre, logits_size: tuple[int, int], *, gray_first: bool = False) -> NDArray[np.uint8]:
     """The photo at the network's size, uint8 [h, w, C], RGB or gray: bilinear, not antialiased, rounded."""
     size = (pre.height, pre.width)
     if gray_first and pre.channels == "gray":
