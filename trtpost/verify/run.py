@@ -26,8 +26,9 @@ from trtpost.segment import Result, Segmenter
 from trtpost.spec import IGNORED, Backend, Channels, Ending, Fit, Layout, Match, Resize
 from trtpost.verify.blame import blame
 from trtpost.verify.compare import Figures, Masked, compare
+from trtpost.verify.covering import laid_out
 from trtpost.verify.frameworks import resizer
-from trtpost.verify.network import load_network
+from trtpost.verify.network import Answer, load_network
 from trtpost.verify.reference import Reference, mask_of
 from trtpost.verify.report import PhotoFigures, Report
 from trtpost.verify.truths import read_truth, truths_in
@@ -44,7 +45,8 @@ class Replaced:
     Attributes:
         normalize, channels, logits, layout, head, threshold, signature: as in `BuildOptions`; where classes have
             Sigmoids of their own, `head` None is the bundle's.
-        fit, resize: None: the bundle's own, which are what its owner chose to get.
+        covers: as in `BuildOptions`.
+        fit, resize, outside: None: the bundle's own, which are what its owner chose to get.
         match: whose pixel convention.
     """
 
@@ -57,17 +59,21 @@ class Replaced:
     layout: Layout | None = None
     head: Ending | None = None
     threshold: float | None = None
+    covers: tuple[float, float, float, float] | None = None
+    outside: int | None = None
     signature: str | None = None
 
     def options(self, passport: Passport) -> BuildOptions:
         """A build of the replaced pipeline, with the class names and the network's size of the bundle."""
         multilabel = self.head is None and passport.located.background is not None
+        covers = passport.located.covers
         return BuildOptions(
             **asdict(self)
             | {
                 "head": "multilabel" if multilabel else self.head,
                 "fit": self.fit or passport.pre.fit,
                 "resize": self.resize or passport.post.resize,
+                "outside": covers.outside if covers is not None and self.outside is None else self.outside,
                 "input_size": (passport.pre.height, passport.pre.width),
                 "flavour": "none",
             }
@@ -215,7 +221,12 @@ def reference_for(against: Path, kind: str, options: BuildOptions, progress: Pro
     """
     decided = decide(against, kind, options, progress)
     resize = resizer(decided.post.resize, decided.post.match)
-    return Reference(decided, load_network(against, kind, decided, options.signature), resize)
+    network = load_network(against, kind, decided, options.signature)
+
+    def run(tensor: NDArray[Any]) -> Answer:
+        return laid_out(network.run(tensor), decided.located, decided.post, network.squashed)
+
+    return Reference(decided, replace(network, run=run), resize)
 
 
 def _minimum(given: float | None, passport: Passport, decided: Decided) -> tuple[float, str]:
