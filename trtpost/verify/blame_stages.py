@@ -19,6 +19,7 @@ from trtpost.segment import Result
 from trtpost.spec import MATCHES, NORMALIZATIONS, Channels, Layout, Post, Resize, known_normalization
 from trtpost.verify.network import Answer
 from trtpost.verify.reference import Reference, masked, tensor_of
+from trtpost.verify.squashing import squashed_by
 
 StageName = Literal["preprocessing", "network", "post-processing"]
 
@@ -160,6 +161,8 @@ def network(
     """
     name: StageName = "network"
     precision = bundle.passport.precision
+    if other := _other_coverage(bundle, reference):
+        return None, "NCHW", Stage(name, True, other)
     if answer.labels is not None:
         labels = logits[0] if logits.ndim == 3 else np.zeros(0)
         if labels.shape != answer.labels.shape:
@@ -182,7 +185,7 @@ def network(
     squashed = reference.network.squashed
     first = 0 if reference.located.background is None else 1  # that one is no logit, but a threshold
     errors = {
-        layout: relative_error(scores[..., first:], _squash(one, squashed)[..., first:])
+        layout: relative_error(scores[..., first:], squashed_by(one, squashed)[..., first:])
         for layout, one in fitting.items()
     }
     best = min(errors, key=lambda layout: errors[layout])
@@ -195,7 +198,7 @@ def network(
         )
         text += f", where TensorFlow Lite's own kernels differ by up to {slack:.2g}"
         bound = max(bound, slack)
-    ours = _squash(fitting[best], squashed)
+    ours = squashed_by(fitting[best], squashed)
     ours[..., :first] = scores[..., :first]
     return Answer(ours, None, answer.step), best, Stage(name, same_input and errors[best] > bound, text)
 
@@ -213,15 +216,16 @@ def _shape(values: NDArray[Any]) -> str:
     return "x".join(map(str, values.shape))
 
 
-def _squash(scores: NDArray[np.float32], squashed: str) -> NDArray[np.float32]:
-    if squashed == "Sigmoid":
-        return np.asarray(1 / (1 + np.exp(-scores)), np.float32)
-    if squashed in ("Softmax", "LogSoftmax"):
-        shifted = scores - scores.max(axis=-1, keepdims=True)
-        powers = np.exp(shifted)
-        sums = powers.sum(axis=-1, keepdims=True)
-        return np.asarray(powers / sums if squashed == "Softmax" else shifted - np.log(sums), np.float32)
-    return scores
+def _other_coverage(bundle: Bundle, reference: Reference) -> str:
+    """Say what the logits of both cover, where it is not the same; else empty."""
+    found = [bundle.passport.located.covers, reference.located.covers]
+    if found[0] == found[1]:
+        return ""
+    ours, theirs = (
+        "all" if one is None else ",".join(f"{side:g}" for side in (one.top, one.left, one.height, one.width))
+        for one in found
+    )
+    return f"the bundle's logits are taken to cover {ours} of the input, the reference's {theirs} (--covers)"
 
 
 # --- post-processing
