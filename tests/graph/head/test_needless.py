@@ -91,6 +91,11 @@ def test_a_layout_that_is_said_stays_true(body, out, layout, logits):
         (
             "q = QuantizeLinear (y, scale)\n out = Transpose <perm = [0, 2, 3, 1]> (q)",
             "uint8[1,8,12,1] out",
+            ("y", ("Transpose", "QuantizeLinear")),
+        ),
+        (  # on its side
+            "q = QuantizeLinear (y, scale)\n out = Transpose <perm = [0, 3, 2, 1]> (q)",
+            "uint8[1,12,8,1] out",
             ("out", ()),
         ),
     ],
