@@ -79,7 +79,8 @@ def test_what_is_not_moved_alone_stays(tmp_path, body, image):
     assert with_float_pixels(model) is model
 
 
+@pytest.mark.parametrize("size", [(8, 12), "image"])
 @pytest.mark.parametrize("name", MOVED)
-def test_tensorrt_takes_it(tmp_path, name):
+def test_tensorrt_takes_it(tmp_path, name, size):
     package("tensorrt_rtx")
-    assert baked(tmp_path, *MOVED[name], flavour="tensorrt_rtx").plan is not None
+    assert baked(tmp_path, *MOVED[name], flavour="tensorrt_rtx", size=size).plan is not None
