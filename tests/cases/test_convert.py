@@ -723,6 +723,51 @@ def test_quantised_tflite(tf, keras, tmp_path, dtype):
         build(tmp_path / "net.tflite", tmp_path / "bundle", flavour="none", normalize="signed")
 
 
+@pytest.mark.filterwarnings("ignore:Statistics for quantized inputs were expected")
+def test_steps_of_a_deep_quantised_network(tf, keras, tmp_path):
+    """Kind: roundings of thirteen layers add up, in TensorFlow Lite's own three sets of kernels as well."""
+    keras.utils.set_random_seed(1)
+    photo = x = keras.Input((48, 64, 3))
+    for index in range(12):
+        activation = "relu" if index % 2 else None
+        x = keras.layers.Conv2D(12, 3, padding="same", activation=activation, kernel_initializer="he_normal")(x)
+    model = keras.Model(photo, keras.layers.Conv2D(6, 1)(x))
+    seen = np.random.default_rng(0).uniform(-1, 1, (8, 48, 64, 3)).astype(np.float32)
+    weights, bias = model.layers[-1].get_weights()
+    model.layers[-1].set_weights([weights, bias - model(seen).numpy().mean((0, 1, 2))])  # every class somewhere
+    converter = tf.lite.TFLiteConverter.from_keras_model(model)
+    converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    converter.representative_dataset = lambda: ([one[None]] for one in seen)
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+    converter.inference_input_type = converter.inference_output_type = tf.int8
+    (tmp_path / "net.tflite").write_bytes(converter.convert())
+    bundle = build(tmp_path / "net.tflite", tmp_path / "bundle", flavour="none")
+    resolver = tf.lite.experimental.OpResolverType
+    found = []
+    for kernels in (resolver.AUTO, resolver.BUILTIN_WITHOUT_DEFAULT_DELEGATES, resolver.BUILTIN_REF):
+        interpreter = tf.lite.Interpreter(str(tmp_path / "net.tflite"), experimental_op_resolver_type=kernels)
+        interpreter.allocate_tensors()
+        found.append(interpreter)
+
+    def scores(interpreter, pixels):
+        interpreter.set_tensor(interpreter.get_input_details()[0]["index"], (pixels.astype(int) - 128).astype(np.int8))
+        interpreter.invoke()
+        return interpreter.get_tensor(interpreter.get_output_details()[0]["index"])[0].astype(int)
+
+    def below(values, mask):
+        return int((values.max(-1) - np.take_along_axis(values, mask[..., None].astype(int), -1)[..., 0]).max())
+
+    ours = theirs = 0
+    with Segmenter(bundle, backend="onnxruntime") as segmenter:
+        for seed in range(8):
+            pixels = np.random.default_rng(seed).integers(0, 256, (48, 64, 3), dtype=np.uint8)
+            answers = [scores(one, pixels[None]) for one in found]
+            mask = segmenter(pixels).mask
+            ours = max([ours, *(below(values, mask) for values in answers)])
+            theirs = max([theirs, *(below(values, one.argmax(-1)) for values in answers for one in answers)])
+    assert 2 < ours <= theirs
+
+
 def test_a_quantised_onnx_model_with_signed_pixels():
     """Kind: int8 images in ONNX: as uint8 with the zero point raised, where the graph only dequantises them."""
     body = "moved = Transpose <perm = [0, 3, 1, 2]> (image)\n x = DequantizeLinear (moved, s, z)\n logits = Conv (x, k)"
