@@ -1,7 +1,10 @@
-"""Letterboxing: where a photo lies in the network's square, and where its logits lie in the network's output."""
+"""Where a letterboxed photo lies in the network's square, and its logits in the network's output; where logits lie that
+do not cover the square."""
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import NamedTuple
 
 
@@ -44,3 +47,39 @@ def region_of(photo: tuple[int, int], network: tuple[int, int], logits: tuple[in
 def _scaled(start: int, length: int, source: int, target: int) -> tuple[int, int]:
     first = min(round(start * target / source), target - 1)
     return first, max(1, round((start + length) * target / source) - first)
+
+
+_FINEST = Fraction(1, 2)
+"""Pixels of the input that a cell of a grid may be as small as, where logits are not smaller themselves."""
+
+
+def grid_side(start: float, length: float, logits: int, side: int) -> int:
+    """Cells of the coarsest grid on `side` pixels in which each logit has a whole number of cells.
+
+    Args:
+        start, length: the pixels that the logits cover.
+        logits: how many there are.
+        side: that of the network's input.
+
+    Returns:
+        The number of cells. Where there is no such grid, a cell is a pixel of the input, or less where a logit is.
+    """
+    begin, step = _exact(start), _exact(length) / logits
+    for parts in range(1, max(1, math.floor(step / _FINEST)) + 1):
+        cell = step / parts
+        if (begin / cell).denominator == (side / cell).denominator == 1:
+            return int(side / cell)
+    return math.ceil(side / min(step, Fraction(1)))
+
+
+def on_grid(start: float, length: float, logits: int, side: int, grid: int) -> list[float]:
+    """Where the middle of each cell of a grid on `side` pixels lies, in logits: 0.5 is the middle of the first.
+
+    It takes what `grid_side` takes. Below 0, and from `logits` on, a cell lies on none of them.
+    """
+    begin, step = _exact(start), _exact(length) / logits
+    return [float(((2 * cell + 1) * Fraction(side, 2 * grid) - begin) / step) for cell in range(grid)]
+
+
+def _exact(value: float) -> Fraction:
+    return Fraction(value).limit_denominator(1 << 12)

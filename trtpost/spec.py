@@ -204,6 +204,34 @@ class Post:
 
 
 @dataclass(frozen=True)
+class Coverage:
+    """The part of the network's input that its logits lie on, where that is not all of it.
+
+    Attributes:
+        top, left, height, width: in pixels of the network's input; beyond it where logits lie outside.
+        grid: (h, w) of the logits that are made of the network's own and lie on all of the input. What lies beyond the
+            network's own is like the nearest of them.
+        outside: the class id of pixels that no logit lies on; None: that of the nearest.
+    """
+
+    top: float
+    left: float
+    height: float
+    width: float
+    grid: tuple[int, int]
+    outside: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("top", "left", "height", "width"):
+            _set(self, name, _real(f"covers {name}", getattr(self, name), 4 * MAX_SIDE))
+        if min(self.height, self.width) <= 0:
+            raise SpecError(f"logits must cover some pixels, not a height and width of {self.height:g} and {self.width:g}")
+        _set(self, "grid", tuple(_whole("each side of the grid", side, 4 * MAX_SIDE) for side in self.grid))
+        if self.outside is not None and not 0 <= self.outside < MAX_CLASSES:
+            raise SpecError(f"outside must be a class id, not {self.outside}")
+
+
+@dataclass(frozen=True)
 class Located:
     """Where a network takes its pixels and gives its logits.
 
@@ -229,6 +257,7 @@ class Located:
             the largest.
         is_named: the user named the tensor (`--logits`).
         doubts: what was concluded and may be wrong: a sentence each, with the flag that settles it.
+        covers: the part of the input that the logits lie on; None: everything.
     """
 
     input: str
@@ -254,6 +283,7 @@ class Located:
     is_compared_inside: bool = False
     is_named: bool = False
     doubts: tuple[str, ...] = ()
+    covers: Coverage | None = None
 
     @property
     def is_choice(self) -> bool:
@@ -267,7 +297,12 @@ class Located:
 
     @property
     def logits_size(self) -> tuple[int, int]:
-        """(height, width) of the logits or labels; 0 where dynamic."""
+        """(height, width) of the logits or labels that the mask is made of; 0 where dynamic."""
+        return self.covers.grid if self.covers is not None else self.own_size
+
+    @property
+    def own_size(self) -> tuple[int, int]:
+        """(height, width) of the logits or labels as the network gives them; 0 where dynamic."""
         sizes = [dim if isinstance(dim, int) else 0 for dim in self.shape]
         if len(sizes) == 4:
             channels_first = self.layout == "NCHW" if self.head != "labels" else sizes[1] == 1
@@ -314,6 +349,24 @@ def parse_pair(text: str) -> tuple[int, int]:
     if match := re.fullmatch(r"0*([1-9]\d{0,6})[xX]0*([1-9]\d{0,6})", text, re.ASCII):
         return int(match.group(1)), int(match.group(2))
     raise SpecError(f"a size must be HxW (height x width) such as 1080x1920, not '{text}'")
+
+
+def parse_covers(text: str) -> tuple[float, float, float, float]:
+    """`TOP,LEFT,HEIGHT,WIDTH` in pixels of the network's input.
+
+    Raises:
+        SpecError: the text is something else.
+    """
+    try:
+        top, left, height, width = map(float, text.split(","))
+        if min(height, width) > 0 and all(abs(one) <= MAX_SIDE for one in (top, left, height, width)):
+            return top, left, height, width
+    except ValueError:
+        pass
+    raise SpecError(
+        "covers must be TOP,LEFT,HEIGHT,WIDTH in pixels of the network's input, such as 92,92,388,388, "
+        f"not '{text}'"
+    )
 
 
 def parse_normalization(text: str, channels: Channels = "rgb") -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -114,6 +114,8 @@ def _tensorflow(source: Path | None, pre: Pre, located: Located, threads: int, *
         raise SpecError("takes networks of colour photos alone")
     if output_layout(located) != "NHWC":
         raise SpecError("takes networks whose classes come last")
+    if located.covers is not None:
+        raise SpecError("takes networks whose logits cover their input")
     tf = tensorflow()
     with contextlib.suppress(RuntimeError):  # raised once it has started, with the number that the first row set
         tf.config.threading.set_intra_op_parallelism_threads(threads)
@@ -132,8 +134,8 @@ def _tensorflow(source: Path | None, pre: Pre, located: Located, threads: int, *
             with watch("network"):
                 logits = network(pixels)
             with watch("argmax_resize"):
-                if all(located.logits_size):
-                    logits = tf.reshape(logits, (1, *located.logits_size, -1))
+                if all(located.own_size):
+                    logits = tf.reshape(logits, (1, *located.own_size, -1))
                 labels = tf.argmax(logits, axis=-1)
                 if located.background is not None:
                     some = tf.reduce_max(logits, axis=-1) > located.background

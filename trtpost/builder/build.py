@@ -131,6 +131,11 @@ def _baked(decided: Decided, request: Request, progress: Progress) -> onnx.Model
     with progress.step("bake") as step, understood(source):
         if request.options.post != "native" and post.head == "labels":
             raise SpecError(ONLY_NATIVE)
+        if request.options.outside is not None and located.covers is None:
+            raise SpecError(
+                "--outside would do nothing, for the logits are taken to cover all of the network's input: leave it out, "
+                "or say with --covers what they cover"
+            )
         baked = bake(decided.model, located, pre, post)
         step.result = describe_spec(pre, post, decided.origin, located.background)
     for warning in doubts(decided, request.options):

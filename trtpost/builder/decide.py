@@ -13,6 +13,7 @@ from trtpost.builder.options import BuildOptions, region_for
 from trtpost.convert import convert
 from trtpost.describe import describe_choice, describe_doubts, describe_located, describe_negative
 from trtpost.errors import ModelError, SpecError, one_line
+from trtpost.graph.head.coverage import covered
 from trtpost.graph.head.input_sizes import refuse_size
 from trtpost.graph.head.locate import input_of, locate
 from trtpost.graph.head.negative_ids import tells_negative
@@ -62,6 +63,7 @@ def decide(source: Path, kind: str, options: BuildOptions, progress: Progress) -
         step.result = describe_located(located)
     with understood(source):
         pre, origin = _pre(located, metadata(loaded), options)
+        located = covered(loaded, located, pre, options.covers, options.outside)
         names = _names(loaded, options)
         found = _names_beside(source, progress) if not names else ()
         classes = _classes(located, names or found, options)

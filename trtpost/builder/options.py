@@ -12,6 +12,7 @@ from trtpost.errors import SpecError, did_you_mean
 from trtpost.spec import (
     MAX_SIDE,
     Channels,
+    Coverage,
     Ending,
     Extent,
     Fit,
@@ -48,6 +49,9 @@ class BuildOptions(Settings):
         threshold: for one channel, or each of `multilabel`; None: 0.5 for a probability, 0 for a logit.
         resize, match, size: as in `Post`.
         input_size: (height, width) of a network whose own is dynamic.
+        covers: (top, left, height, width) of what the logits lie on, in pixels of the network's input; None: the graph
+            tells.
+        outside: class id of pixels that no logit lies on; None: that of the nearest.
         max_batch: images in one call, where the network's batch is dynamic.
         max_size: (H, W) of the largest mask that the plan's profile allows.
         lowering: `function` keeps the node with its body, `inline` writes standard ops.
@@ -73,6 +77,8 @@ class BuildOptions(Settings):
     match: Match = "tf"
     size: Size = "runtime"
     input_size: tuple[int, int] | None = None
+    covers: tuple[float, float, float, float] | None = None
+    outside: int | None = None
     max_batch: int = 8
     max_size: tuple[int, int] = (8192, 8192)
     lowering: Lowering = "function"
@@ -95,6 +101,14 @@ class BuildOptions(Settings):
                     raise SpecError(
                         f"precision fp32 leaves the model as it is, so {flag} would do nothing: leave it out"
                     )
+        if self.covers is not None:
+            if len(self.covers) != 4:
+                raise SpecError("covers must be (top, left, height, width) in pixels of the network's input")
+            top, left, height, width = map(float, self.covers)
+            Coverage(top, left, height, width, (1, 1))
+            object.__setattr__(self, "covers", (top, left, height, width))
+        if self.outside is not None:
+            Coverage(0, 0, 1, 1, (1, 1), self.outside)
         if self.min_agreement is not None and not 0 <= self.min_agreement <= 1:
             raise SpecError(f"min agreement must be from 0 to 1, not {self.min_agreement}")
         if self.min_agreement is not None and self.calibration is None:

@@ -181,6 +181,20 @@ def build(
     input_size: Annotated[
         str | None, typer.Option(help="HxW, for a network whose own is dynamic", rich_help_panel=MODEL)
     ] = None,
+    covers: Annotated[
+        str | None,
+        typer.Option(
+            help="TOP,LEFT,HEIGHT,WIDTH of the network's input that its logits lie on",
+            show_default=_FOUND,
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    outside: Annotated[
+        int | None,
+        typer.Option(
+            help="class id where no logit lies", show_default="that of the nearest", rich_help_panel=PIXEL
+        ),
+    ] = None,
     signature: Annotated[
         str | None, typer.Option(help="of a SavedModel that has several", rich_help_panel=MODEL)
     ] = None,
@@ -251,7 +265,7 @@ def build(
     from trtpost.builder.labels import read_labels
     from trtpost.builder.options import options_from
     from trtpost.describe import next_step
-    from trtpost.spec import parse_pair, parse_size
+    from trtpost.spec import parse_covers, parse_pair, parse_size
 
     progress = _progress()
     settings = {name: value for name, value in given.items() if name not in ("model", "output", "force")}
@@ -259,6 +273,7 @@ def build(
         "labels": read_labels(labels, progress.warn) if labels else (),
         "size": parse_size(size),
         "input_size": parse_pair(input_size) if input_size else None,
+        "covers": parse_covers(covers) if covers else None,
         "max_size": parse_pair(max_size),
         "compute_capabilities": map(str.strip, compute_capabilities.split(",")) if compute_capabilities else (),
     }
@@ -475,6 +490,12 @@ def verify(
     threshold: Annotated[
         float | None, typer.Option(help="as for build", show_default="0.5 or 0", rich_help_panel=REPLACED)
     ] = None,
+    covers: Annotated[
+        str | None, typer.Option(help="as for build", show_default=_FOUND, rich_help_panel=REPLACED)
+    ] = None,
+    outside: Annotated[
+        int | None, typer.Option(help="as for build", show_default="the bundle's", rich_help_panel=REPLACED)
+    ] = None,
     signature: Annotated[
         str | None, typer.Option(help="of a SavedModel that has several", rich_help_panel=REPLACED)
     ] = None,
@@ -489,6 +510,7 @@ def verify(
     from trtpost.errors import SpecError
     from trtpost.photos.find import photos_in
     from trtpost.progress import Progress
+    from trtpost.spec import parse_covers
     from trtpost.verify.html_report import Gallery, write_page
     from trtpost.verify.orders import compare_orders, orders_to_json
     from trtpost.verify.report import report_to_json
@@ -500,6 +522,7 @@ def verify(
     _check_page(html)
     progress = Progress() if as_json else _progress()
     count = len(photos_in(images, "--images"))
+    given["covers"] = parse_covers(covers) if covers else None
     replaced = Replaced(**{one.name: given[one.name] for one in fields(Replaced)})
     if orders:
         others = {"BUNDLE": bundle, "--html": html, "--min-agreement": min_agreement, "--resize": resize}

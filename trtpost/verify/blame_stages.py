@@ -19,6 +19,7 @@ from trtpost.segment import Result
 from trtpost.spec import MATCHES, NORMALIZATIONS, Channels, Layout, Post, Resize, known_normalization
 from trtpost.verify.network import Answer
 from trtpost.verify.reference import Reference, masked, tensor_of
+from trtpost.verify.squashing import squashed_by
 
 StageName = Literal["preprocessing", "network", "post-processing"]
 
@@ -178,11 +179,11 @@ def network(
         if logits.ndim == 4 and channels_last(logits, layout).shape == scores.shape
     }
     if not fitting:
-        return None, "NCHW", Stage(name, True, f"{_tensor(bundle)} where the reference has {_shape(scores)}")
+        return None, "NCHW", Stage(name, True, _other_tensor(bundle, reference, scores))
     squashed = reference.network.squashed
     first = 0 if reference.located.background is None else 1  # that one is no logit, but a threshold
     errors = {
-        layout: relative_error(scores[..., first:], _squash(one, squashed)[..., first:])
+        layout: relative_error(scores[..., first:], squashed_by(one, squashed)[..., first:])
         for layout, one in fitting.items()
     }
     best = min(errors, key=lambda layout: errors[layout])
@@ -195,7 +196,7 @@ def network(
         )
         text += f", where TensorFlow Lite's own kernels differ by up to {slack:.2g}"
         bound = max(bound, slack)
-    ours = _squash(fitting[best], squashed)
+    ours = squashed_by(fitting[best], squashed)
     ours[..., :first] = scores[..., :first]
     return Answer(ours, None, answer.step), best, Stage(name, same_input and errors[best] > bound, text)
 
@@ -209,19 +210,19 @@ def _tensor(bundle: Bundle) -> str:
     return f"the bundle takes '{located.logits}' {list(located.shape)}"
 
 
+def _other_tensor(bundle: Bundle, reference: Reference, scores: NDArray[Any]) -> str:
+    ours, theirs = (
+        None if one.covers is None else (one.covers.top, one.covers.left, one.covers.height, one.covers.width)
+        for one in (bundle.passport.located, reference.located)
+    )
+    if ours != theirs:
+        said = [f"{','.join(f'{side:g}' for side in one)} of" if one else "all of" for one in (ours, theirs)]
+        return f"the bundle's logits cover {said[0]} the input, the reference's {said[1]} it (--covers)"
+    return f"{_tensor(bundle)} where the reference has {_shape(scores)}"
+
+
 def _shape(values: NDArray[Any]) -> str:
     return "x".join(map(str, values.shape))
-
-
-def _squash(scores: NDArray[np.float32], squashed: str) -> NDArray[np.float32]:
-    if squashed == "Sigmoid":
-        return np.asarray(1 / (1 + np.exp(-scores)), np.float32)
-    if squashed in ("Softmax", "LogSoftmax"):
-        shifted = scores - scores.max(axis=-1, keepdims=True)
-        powers = np.exp(shifted)
-        sums = powers.sum(axis=-1, keepdims=True)
-        return np.asarray(powers / sums if squashed == "Softmax" else shifted - np.log(sums), np.float32)
-    return scores
 
 
 # --- post-processing

@@ -157,8 +157,8 @@ def with_background(scores: NDArray[np.float32], located: Located) -> NDArray[np
 def _scores(raw: _Raw, layout: Layout, located: Located) -> NDArray[np.float32]:
     """Scores [h, w, C] of the first image; an output without four dimensions has its pixels in the same order."""
     values = raw.values
-    if values.ndim != 4 or (all(located.logits_size) and located.head != "labels"):
-        batch, (height, width) = max(located.batch, 1), located.logits_size
+    if values.ndim != 4 or (all(located.own_size) and located.head != "labels"):
+        batch, (height, width) = max(located.batch, 1), located.own_size
         values = values.reshape((batch, -1, height, width) if layout == "NCHW" else (batch, height, width, -1))
     scores: NDArray[np.float32] = (values[0].astype(np.float32) - raw.zero) * np.float32(raw.scale)
     return np.ascontiguousarray(scores.transpose(1, 2, 0) if layout == "NCHW" else scores)
@@ -178,8 +178,8 @@ def _typed(tensor: NDArray[Any], dtype: Any) -> NDArray[Any]:
 
 def _plane(labels: NDArray[Any], located: Located) -> tuple[int, ...]:
     """Rows and columns of labels [N, h, w], [N, 1, h, w] or [N, h, w, 1]."""
-    if all(located.logits_size):
-        return located.logits_size
+    if all(located.own_size):
+        return located.own_size
     shape = labels.shape[1:] if labels.ndim > 2 else labels.shape
     return shape if len(shape) == 2 else shape[1:] if shape[0] == 1 else shape[:2]
 
@@ -205,7 +205,7 @@ def _onnx(source: Path, decided: Decided, inner: bool) -> tuple[str, Runner, Lay
     names = [located.logits if inner else located.output]
     if located.head == "labels":
         before = locate(decided.model, before_argmax=True)
-        if before.head == "argmax" and before.logits_size == located.logits_size:
+        if before.head == "argmax" and before.own_size == located.own_size:
             names, layout = [*names, before.logits], before.layout
     with open_regular(source) as file:
         model = onnx.load(file, format="protobuf", load_external_data=False)

@@ -19,6 +19,7 @@ from trtpost.spec import Located, Post, Pre
 from trtpost.verify.compare import Masked
 from trtpost.verify.frameworks import Resizer, tensorflow
 from trtpost.verify.network import Answer, Network
+from trtpost.verify.squashing import interpolable
 
 if TYPE_CHECKING:
     from trtpost.builder.decide import Decided
@@ -138,17 +139,6 @@ def masked(answer: Answer, size: tuple[int, int], reference: Reference) -> Maske
         close = (gap <= _margin(scores, answer.step)).astype(np.int32)
         ties = run(close[..., None], size)[..., 0].astype(bool)
     return Masked(run(labels[..., None], size)[..., 0].astype(np.int32), ties)
-
-
-def interpolable(scores: NDArray[np.float32], squashed: str) -> NDArray[np.float32]:
-    """Scores that may be interpolated: a Softmax's logarithm is the logits but for a constant a pixel."""
-    tiny = np.float32(1e-30)
-    values = scores
-    if squashed in ("Softmax", "Sigmoid"):
-        values = np.log(np.maximum(scores, tiny))
-    if squashed == "Sigmoid":
-        values = values - np.log(np.maximum(1 - scores, tiny))
-    return values
 
 
 def _labels(scores: NDArray[np.float32], post: Post) -> NDArray[np.int32]:

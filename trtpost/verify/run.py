@@ -26,9 +26,10 @@ from trtpost.segment import Result, Segmenter
 from trtpost.spec import IGNORED, Backend, Channels, Ending, Fit, Layout, Match, Resize
 from trtpost.verify.blame import blame
 from trtpost.verify.compare import Figures, Masked, compare
+from trtpost.verify.covering import laid_out
 from trtpost.verify.frameworks import resizer
 from trtpost.verify.kernel_sets import Spread, computes_in_integers
-from trtpost.verify.network import load_network
+from trtpost.verify.network import Network, load_network
 from trtpost.verify.reference import Reference, mask_of, other_masks
 from trtpost.verify.report import PhotoFigures, Report
 from trtpost.verify.truths import read_truth, truths_in
@@ -46,7 +47,8 @@ class Replaced:
     Attributes:
         normalize, channels, logits, layout, head, threshold, signature: as in `BuildOptions`; where classes have
             Sigmoids of their own, `head` None is the bundle's, and so is a tensor that was named with `--logits`.
-        fit, resize: None: the bundle's own, which are what its owner chose to get.
+        covers: as in `BuildOptions`.
+        fit, resize, outside: None: the bundle's own, which are what its owner chose to get.
         match: whose pixel convention.
     """
 
@@ -59,11 +61,14 @@ class Replaced:
     layout: Layout | None = None
     head: Ending | None = None
     threshold: float | None = None
+    covers: tuple[float, float, float, float] | None = None
+    outside: int | None = None
     signature: str | None = None
 
     def options(self, passport: Passport) -> BuildOptions:
         """A build of the replaced pipeline, with the class names and the network's size of the bundle."""
         multilabel = self.head is None and passport.located.background is not None
+        covers = passport.located.covers
         return BuildOptions(
             **asdict(self)
             | {
@@ -71,6 +76,7 @@ class Replaced:
                 "logits": self.logits or (passport.located.logits if passport.located.is_named else None),
                 "fit": self.fit or passport.pre.fit,
                 "resize": self.resize or passport.post.resize,
+                "outside": covers.outside if covers is not None and self.outside is None else self.outside,
                 "input_size": (passport.pre.height, passport.pre.width),
                 "flavour": "none",
             }
@@ -245,7 +251,17 @@ def reference_for(
         if options.logits not in shown:  # of the tensors inside, only ONNX shows those of a name
             decided = decide(against, kind, replace(options, logits=None), progress)
     resize = resizer(decided.post.resize, decided.post.match)
-    return Reference(decided, load_network(against, kind, decided, options.signature), resize, gray_first)
+    network = _on_the_input(load_network(against, kind, decided, options.signature), decided)
+    return Reference(decided, network, resize, gray_first)
+
+
+def _on_the_input(network: Network, decided: Decided) -> Network:
+    """The network with its answers laid on all of its input."""
+    return replace(
+        network,
+        run=lambda tensor: laid_out(network.run(tensor), decided.located, decided.post, network.squashed),
+        others=tuple(_on_the_input(one, decided) for one in network.others),
+    )
 
 
 def _minimum(given: float | None, passport: Passport, integers: bool, spread: Spread | None) -> tuple[float, str]:

@@ -49,7 +49,7 @@ def bake(
     if pre.depth != located.input_channels:
         raise SpecError(f"channels '{pre.channels}' do not fit an input of {located.input_channels} channels")
     batch = located.batch or "N"
-    network = network_of(model, located, pre)
+    network = network_of(model, located, pre, post)
     if reduce is not None:
         network = reduce(network)
     opset = opset_of(network)

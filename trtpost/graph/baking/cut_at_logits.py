@@ -11,22 +11,24 @@ import onnx_graphsurgeon as gs
 from numpy.typing import NDArray
 
 from trtpost.graph.baked import NETWORK
+from trtpost.graph.baking.cover import with_coverage
 from trtpost.graph.head.layout import channel_axis
 from trtpost.graph.head.negative_ids import may_be_negative
 from trtpost.graph.proto import graphs_inside, replace
 from trtpost.graph.reading.model import FUNCTION_IR_VERSION
-from trtpost.spec import IGNORED, Located, Pre
+from trtpost.spec import IGNORED, Located, Post, Pre
 
 _NO_LOGITS = ("bool", "uint8", "int8", "uint16", "int16")
 """Types of scores that ArgMax or TensorRT does not take, and float32 holds."""
 
 
-def network_of(model: onnx.ModelProto, located: Located, pre: Pre) -> onnx.ModelProto:
+def network_of(model: onnx.ModelProto, located: Located, pre: Pre, post: Post | None = None) -> onnx.ModelProto:
     """The source model cut at the logits: what `bake` puts between preprocessing and post-processing.
 
     Every name has the prefix `NETWORK`. Its one input has the network's own layout and type (float32 for uint8 pixels
     that are cast at once), at the size of `pre`; its one output is the logits in four dimensions, labels as [N, h, w],
-    quantised logits and those behind a constant background as float32.
+    quantised logits and those behind a constant background as float32. Those that do not cover the input are brought
+    onto a grid that does, as `post` resizes.
     """
     graph = gs.import_onnx(model)
     tensors = graph.tensors()
@@ -55,6 +57,8 @@ def network_of(model: onnx.ModelProto, located: Located, pre: Pre) -> onnx.Model
             logits = _largest(graph, logits, located)
         if located.background is not None:
             logits = _with_background(graph, logits, located, located.background)
+    if post is not None:
+        logits = with_coverage(graph, logits, located, post, (pre.height, pre.width))
     graph.inputs, graph.outputs = [source], [logits]
     graph.cleanup().toposort()
     for value in graph.tensors().values():

@@ -95,6 +95,12 @@ def settled(model: onnx.ModelProto, logits: str | None) -> onnx.ModelProto:
     return model
 
 
+def values_on_zeros(model: onnx.ModelProto, names: list[str]) -> dict[str, NDArray[Any]]:
+    """What the named tensors, which the size of the input decides, are; empty where the network does not run."""
+    results = _tried(_part(model, names), names)
+    return dict(zip(names, results[0], strict=True)) if results else {}
+
+
 def _tried(model: onnx.ModelProto, names: list[str]) -> list[list[Any]]:
     """The named tensors for one image, and for two where it takes them; nothing where it does not run."""
     (source,) = model.graph.input
