@@ -24,6 +24,7 @@ class Settings:
     names: tuple[str, ...] = ()
     max_size: tuple[int, int] = (1, 1)
     input_size: tuple[int, int] | None = None
+    covers: tuple[float, float, float, float] | None = None
     size: Size = "runtime"
 
     def __post_init__(self) -> None:
@@ -45,6 +46,7 @@ class Settings:
         ("names", ["a", "b"], ("a", "b")),
         ("max_size", np.array([3, 4]), (3, 4)),
         ("input_size", [3, 4], (3, 4)),
+        ("covers", np.array([1, 2, 3, 4]), (1.0, 2.0, 3.0, 4.0)),
         ("size", "image", "image"),
         ("size", [3, 4], (3, 4)),
     ],

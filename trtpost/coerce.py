@@ -75,6 +75,16 @@ def _pair(name: str, given: object, or_else: str = "") -> tuple[int, int]:
     return height, width
 
 
+def _rectangle(name: str, given: object) -> tuple[float, ...]:
+    wanted = "(top, left, height, width)"
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise _refused(name, wanted, given)
+    sides = tuple(_real(name, one) for one in given)
+    if len(sides) != 4:
+        raise _refused(name, wanted, given)
+    return sides
+
+
 def _size(name: str, given: object) -> str | tuple[int, int]:
     return given if isinstance(given, str) else _pair(name, given, ", or a text")
 
@@ -85,6 +95,7 @@ _KINDS: dict[Any, Callable[[str, object], object]] = {
     Path: _path,
     tuple[str, ...]: _texts,
     tuple[int, int]: _pair,
+    tuple[float, float, float, float]: _rectangle,
     Size: _size,
 }
 """What an annotation, or the one beside None in it, asks for; all others are texts."""

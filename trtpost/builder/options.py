@@ -102,11 +102,7 @@ class BuildOptions(Settings):
                         f"precision fp32 leaves the model as it is, so {flag} would do nothing: leave it out"
                     )
         if self.covers is not None:
-            if len(self.covers) != 4:
-                raise SpecError("covers must be (top, left, height, width) in pixels of the network's input")
-            top, left, height, width = map(float, self.covers)
-            Coverage(top, left, height, width, (1, 1))
-            object.__setattr__(self, "covers", (top, left, height, width))
+            Coverage(*self.covers, grid=(1, 1))
         if self.outside is not None:
             Coverage(0, 0, 1, 1, (1, 1), self.outside)
         if self.min_agreement is not None and not 0 <= self.min_agreement <= 1:
