@@ -10,7 +10,7 @@ from trtpost.backends.onnxruntime import OnnxRuntimeEngine
 from trtpost.builder.build import build
 from trtpost.errors import SpecError
 from trtpost.kernels import reference
-from trtpost.letterbox import Region, placement, region_of
+from trtpost.letterbox import Region, grid_side, on_grid, placement, region_of
 from trtpost.photos.scale import PAD, letterboxed
 from trtpost.segment import Segmenter
 from trtpost.spec import Post
@@ -79,3 +79,21 @@ def test_the_mask_is_that_of_the_photo_alone(make, settings, tmp_path, monkeypat
 def test_what_cannot_be():
     with pytest.raises(SpecError, match="letterbox is made before the engine"):
         Post(region="runtime", size="image")
+
+
+@pytest.mark.parametrize(
+    ("start", "length", "logits", "side", "grid"),
+    [
+        (12, 40, 40, 64, 64),
+        (0, 88, 11, 95, 95),
+        (0, 64, 8, 96, 12),
+        (4, 88, 11, 96, 24),
+        (0.5, 94, 47, 96, 96),
+        (0.25, 63, 126, 64, 128),
+    ],
+)
+def test_the_coarsest_grid_that_logits_lie_on(start, length, logits, side, grid):
+    assert grid_side(start, length, logits, side) == grid
+    places = on_grid(start, length, logits, side, grid)
+    step = length / logits
+    assert places == pytest.approx([((cell + 0.5) * side / grid - start) / step for cell in range(grid)])

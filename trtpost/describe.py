@@ -112,7 +112,10 @@ def describe_located(located: Located) -> str:
     if located.is_flat and all(isinstance(side, int) for side in located.shape[1:]):
         what += f", flattened from {'x'.join(map(str, located.shape[1:]))}"
     if (covers := located.covers) is not None:
-        rows, columns = f"{covers.top:g} to {covers.top + covers.height:g}", f"{covers.left:g} to {covers.left + covers.width:g}"
+        rows, columns = (
+            f"{covers.top:g} to {covers.top + covers.height:g}",
+            f"{covers.left:g} to {covers.left + covers.width:g}",
+        )
         what += f", on rows {rows} and columns {columns} of the input"
         what += f", outside class {covers.outside}" if covers.outside is not None else ""
     before = f", taken before its {' and '.join(reversed(located.dropped))}" if located.dropped else ""

@@ -49,12 +49,8 @@ def _scaled(start: int, length: int, source: int, target: int) -> tuple[int, int
     return first, max(1, round((start + length) * target / source) - first)
 
 
-_FINEST = Fraction(1, 2)
-"""Pixels of the input that a cell of a grid may be as small as, where logits are not smaller themselves."""
-
-
 def grid_side(start: float, length: float, logits: int, side: int) -> int:
-    """Cells of the coarsest grid on `side` pixels in which each logit has a whole number of cells.
+    """Cells of the coarsest grid on `side` pixels in which each logit has a whole number of cells of a pixel or more.
 
     Args:
         start, length: the pixels that the logits cover.
@@ -62,10 +58,11 @@ def grid_side(start: float, length: float, logits: int, side: int) -> int:
         side: that of the network's input.
 
     Returns:
-        The number of cells. Where there is no such grid, a cell is a pixel of the input, or less where a logit is.
+        The number of cells. Where there is no such grid, a cell is a pixel of the input, or less where a logit is: the
+        nearest logit is then found to half a cell.
     """
     begin, step = _exact(start), _exact(length) / logits
-    for parts in range(1, max(1, math.floor(step / _FINEST)) + 1):
+    for parts in range(1, max(1, math.floor(step)) + 1):
         cell = step / parts
         if (begin / cell).denominator == (side / cell).denominator == 1:
             return int(side / cell)

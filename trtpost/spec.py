@@ -225,7 +225,9 @@ class Coverage:
         for name in ("top", "left", "height", "width"):
             _set(self, name, _real(f"covers {name}", getattr(self, name), 4 * MAX_SIDE))
         if min(self.height, self.width) <= 0:
-            raise SpecError(f"logits must cover some pixels, not a height and width of {self.height:g} and {self.width:g}")
+            raise SpecError(
+                f"logits must cover some pixels, not a height and width of {self.height:g} and {self.width:g}"
+            )
         _set(self, "grid", tuple(_whole("each side of the grid", side, 4 * MAX_SIDE) for side in self.grid))
         if self.outside is not None and not 0 <= self.outside < MAX_CLASSES:
             raise SpecError(f"outside must be a class id, not {self.outside}")
@@ -364,8 +366,7 @@ def parse_covers(text: str) -> tuple[float, float, float, float]:
     except ValueError:
         pass
     raise SpecError(
-        "covers must be TOP,LEFT,HEIGHT,WIDTH in pixels of the network's input, such as 92,92,388,388, "
-        f"not '{text}'"
+        f"covers must be TOP,LEFT,HEIGHT,WIDTH in pixels of the network's input, such as 92,92,388,388, not '{text}'"
     )
 
 

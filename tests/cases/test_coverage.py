@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-from nets import net, save
+from conftest import package
+from nets import GRAY, SIGNS, middle, net, published, save
 from PIL import Image
 
 from trtpost.builder.build import build
@@ -18,26 +20,13 @@ from trtpost.segment import Segmenter
 from trtpost.spec import Coverage
 from trtpost.verify.run import Replaced, verify
 
-GRAY = np.full((1, 3, 1, 1), 1 / 3, np.float32)
-SIGNS = np.array([-1, 1], np.float32).reshape(2, 1, 1, 1)
-HALF = np.array([0.0, 0.0], np.float32)
-
-
-def middle(extent: int) -> np.ndarray:
-    """A convolution that gives what is in its middle: it loses a border and changes nothing."""
-    weights = np.zeros((1, 1, extent, extent), np.float32)
-    weights[..., extent // 2, extent // 2] = 1
-    return weights
-
 
 def valid(side: int = 64, convolutions: int = 6, *, extra: str = "", out: int = 0) -> onnx.ModelProto:
     """Bright is class 1, by 5x5 convolutions without padding: 64 become 40."""
     names = ["x", *(f"x{at}" for at in range(convolutions))]
-    body = "x = Conv (image, gray)\n" + "\n".join(
-        f"{after} = Conv ({before}, k)" for before, after in zip(names, names[1:], strict=False)
-    )
+    body = "x = Conv (image, gray)\n" + "\n".join(f"{after} = Conv ({before}, k)" for before, after in pairwise(names))
     out = out or side - 4 * convolutions
-    body += f"\n{extra or f'last = Identity ({names[-1]})'}\n logits = Conv (last, signs, bias)"
+    body += f"\n{extra or f'last = Identity ({names[-1]})'}\n logits = Conv (last, signs)"
     return net(
         body,
         f"float[1,3,{side},{side}] image",
@@ -45,7 +34,6 @@ def valid(side: int = 64, convolutions: int = 6, *, extra: str = "", out: int = 
         gray=GRAY,
         k=middle(5),
         signs=SIGNS,
-        bias=HALF,
     )
 
 
@@ -54,19 +42,18 @@ def pooled(side: int = 95, *, up: bool = True) -> onnx.ModelProto:
     names = ["x", "p", "q", "r"]
     body = "x = Conv (image, gray)\n" + "\n".join(
         f"{after} = AveragePool <kernel_shape = [2, 2], strides = [2, 2]> ({before})"
-        for before, after in zip(names, names[1:], strict=False)
+        for before, after in pairwise(names)
     )
     small = side // 8
     out = small * 8 if up else small
     resize = 'u = Resize <mode = "nearest"> (r, , eight)' if up else "u = Identity (r)"
     more = {"eight": np.array([1, 1, 8, 8], np.float32)} if up else {}
     return net(
-        f"{body}\n{resize}\n logits = Conv (u, signs, bias)",
+        f"{body}\n{resize}\n logits = Conv (u, signs)",
         f"float[1,3,{side},{side}] image",
         f"float[1,2,{out},{out}] logits",
         gray=GRAY,
         signs=SIGNS,
-        bias=HALF,
         **more,
     )
 
@@ -124,7 +111,9 @@ def test_pools_that_round_down_keep_an_edge_where_it_is(tmp_path, up):
 
 
 def test_interpolated_pools_that_round_down_keep_an_edge_where_it_is(tmp_path):
-    mask = mask_of(bundle_of(pooled(up=False), tmp_path, resize="bilinear"), photo((950, 950), slice(None), slice(0, 400)))
+    mask = mask_of(
+        bundle_of(pooled(up=False), tmp_path, resize="bilinear"), photo((950, 950), slice(None), slice(0, 400))
+    )
     assert np.flatnonzero(mask[300]).tolist() == list(range(400))
 
 
@@ -150,17 +139,57 @@ def test_what_no_logit_covers_is_what_is_nearest_or_a_class_by_its_id(tmp_path):
     assert np.flatnonzero(mask.any(axis=1)).tolist() == list(range(48, 208))
     with pytest.raises(SpecError, match="none of the network's 2 classes"):
         bundle_of(valid(), tmp_path, outside=7)
-    with pytest.raises(SpecError, match="--outside with --resize bilinear"):
+    with pytest.raises(SpecError, match="--outside does not go with --resize bilinear"):
         bundle_of(valid(), tmp_path, outside=0, resize="bilinear")
     with pytest.raises(SpecError, match="--outside would do nothing"):
         bundle_of(pooled(96), tmp_path, outside=0)
+
+
+@pytest.mark.parametrize(
+    ("tail", "out"),
+    [("s = Sigmoid (x5)", "float[1,1,40,40] s"), ("s = ArgMax <axis = 1, keepdims = 0> (l)", "int64[1,40,40] s")],
+    ids=["threshold", "labels"],
+)
+def test_one_channel_and_class_ids_that_cover_a_part(tmp_path, tail, out):
+    names = ["x", *(f"x{at}" for at in range(6))]
+    body = "x = Conv (image, gray)\n" + "\n".join(f"{after} = Conv ({before}, k)" for before, after in pairwise(names))
+    model = net(
+        f"{body}\n l = Conv (x5, signs)\n {tail}", "float[1,3,64,64] image", out, gray=GRAY, k=middle(5), signs=SIGNS
+    )
+    head = "labels" if "ArgMax" in tail else None
+    picture = photo((256, 256), slice(None), slice(64, 192))
+    assert np.flatnonzero(mask_of(bundle_of(model, tmp_path, head=head), picture)[128]).tolist() == list(range(64, 192))
+    mask = mask_of(bundle_of(model, tmp_path, head=head, outside=1), picture)
+    assert np.flatnonzero(mask[128]).tolist() == [*range(48), *range(64, 192), *range(208, 256)]
+
+
+def test_u_net_as_published_keeps_columns_where_they_are(tmp_path):
+    mask = mask_of(bundle_of(published(252), tmp_path), photo((504, 504), slice(None), slice(200, 300)))
+    assert np.flatnonzero(mask[250]).tolist() == list(range(200, 300))
+
+
+@pytest.mark.parametrize("resize", ["nearest", "bilinear"])
+def test_lower_precision_of_logits_that_lie_on_a_part(tmp_path, resize):
+    bundle = bundle_of(pooled(up=False), tmp_path, resize=resize, precision="fp16")
+    mask = mask_of(bundle, photo((950, 950), slice(None), slice(0, 400)))
+    assert np.flatnonzero(mask[300]).tolist() == list(range(400))
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"resize": "bilinear"}, {"outside": 0}, {"post": "kernel"}, {"fit": "letterbox"}]
+)
+def test_plans_of_logits_that_lie_on_a_part(tmp_path, settings):
+    package("tensorrt_rtx")
+    assert bundle_of(pooled(up=False), tmp_path, flavour="tensorrt_rtx", **settings).passport.plan is not None
 
 
 def test_a_user_says_what_the_logits_cover(tmp_path):
     picture = photo((256, 256), slice(None), slice(64, 192))
     mask = mask_of(bundle_of(valid(), tmp_path, covers=(0, 0, 64, 64)), picture)
     assert np.flatnonzero(mask[128])[[0, -1]].tolist() == [26, 229]  # as if all were covered
-    turned = valid(extra="n = NonZero (x5)\n m = Cast <to = 1> (n)\n z = ReduceMin <keepdims = 0> (m)\n last = Add (x5, z)")
+    turned = valid(
+        extra="n = NonZero (x5)\n m = Cast <to = 1> (n)\n z = ReduceMin <keepdims = 0> (m)\n last = Add (x5, z)"
+    )
     mask = mask_of(bundle_of(turned, tmp_path, covers=(12, 12, 40, 40)), picture)
     assert np.flatnonzero(mask[128]).tolist() == list(range(64, 192))
 
@@ -180,3 +209,8 @@ def test_verify_lays_logits_out_by_itself_and_notices_a_wrong_part(tmp_path):
     bundle = bundle_of(valid(), tmp_path, covers=(8, 12, 40, 40))
     report = verify(bundle, tmp_path / "net.onnx", photos, replaced=Replaced(normalize="signed"))
     assert report.total.real > 1000
+    assert report.blame is not None
+    assert any(
+        "cover 8,12,40,40 of the input, the reference's 12,12,40,40 (--covers)" in one.text
+        for one in report.blame.stages
+    )

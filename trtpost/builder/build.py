@@ -133,8 +133,8 @@ def _baked(decided: Decided, request: Request, progress: Progress) -> onnx.Model
             raise SpecError(ONLY_NATIVE)
         if request.options.outside is not None and located.covers is None:
             raise SpecError(
-                "--outside would do nothing, for the logits are taken to cover all of the network's input: leave it out, "
-                "or say with --covers what they cover"
+                "--outside would do nothing, for the logits are taken to cover all of the network's input: leave it "
+                "out, or say with --covers what they cover"
             )
         baked = bake(decided.model, located, pre, post)
         step.result = describe_spec(pre, post, decided.origin, located.background)

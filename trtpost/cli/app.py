@@ -191,9 +191,7 @@ def build(
     ] = None,
     outside: Annotated[
         int | None,
-        typer.Option(
-            help="class id where no logit lies", show_default="that of the nearest", rich_help_panel=PIXEL
-        ),
+        typer.Option(help="class id where no logit lies", show_default="that of the nearest", rich_help_panel=PIXEL),
     ] = None,
     signature: Annotated[
         str | None, typer.Option(help="of a SavedModel that has several", rich_help_panel=MODEL)

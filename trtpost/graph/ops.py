@@ -79,6 +79,28 @@ LOSING_AXES = (
 ) | _ops("Shape Constant ConstantOfShape")
 """Give axes that tell nothing of those of what they take."""
 
+# where on the image results lie
+
+WINDOWS = _ops("Conv ConvInteger QLinearConv MaxPool AveragePool LpPool")
+"""Give a value for each place of a window, which moves by a stride over a padded plane."""
+
+GLOBAL_POOLS = _ops("GlobalAveragePool GlobalMaxPool GlobalLpPool")
+"""Give one value for a whole plane."""
+
+REDUCING = INDEXING | _ops(
+    "ReduceMean ReduceMax ReduceMin ReduceSum ReduceProd ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum ReduceLogSumExp"
+)
+"""Give one value for all along some axes."""
+
+ELEMENTWISE = ARITHMETIC | SUMMING | COMPARING | _ops("Pow Max Min Where PRelu Mod")
+"""Compute each value from those at the same place of their inputs."""
+
+SCRAMBLING = (JOINING - {"Concat", "Where"}) | _ops(
+    "GatherND GatherElements Compress TopK NonZero ReverseSequence CumSum Einsum GridSample RoiAlign Tile MaxUnpool "
+    "Col2Im DeformConv Loop If Scan"
+)
+"""May give values at other places, though in the shape of what they take."""
+
 # between which values results lie
 
 WITHIN_INPUT = (

@@ -161,6 +161,8 @@ def network(
     """
     name: StageName = "network"
     precision = bundle.passport.precision
+    if other := _other_coverage(bundle, reference):
+        return None, "NCHW", Stage(name, True, other)
     if answer.labels is not None:
         labels = logits[0] if logits.ndim == 3 else np.zeros(0)
         if labels.shape != answer.labels.shape:
@@ -179,7 +181,7 @@ def network(
         if logits.ndim == 4 and channels_last(logits, layout).shape == scores.shape
     }
     if not fitting:
-        return None, "NCHW", Stage(name, True, _other_tensor(bundle, reference, scores))
+        return None, "NCHW", Stage(name, True, f"{_tensor(bundle)} where the reference has {_shape(scores)}")
     squashed = reference.network.squashed
     first = 0 if reference.located.background is None else 1  # that one is no logit, but a threshold
     errors = {
@@ -210,19 +212,20 @@ def _tensor(bundle: Bundle) -> str:
     return f"the bundle takes '{located.logits}' {list(located.shape)}"
 
 
-def _other_tensor(bundle: Bundle, reference: Reference, scores: NDArray[Any]) -> str:
-    ours, theirs = (
-        None if one.covers is None else (one.covers.top, one.covers.left, one.covers.height, one.covers.width)
-        for one in (bundle.passport.located, reference.located)
-    )
-    if ours != theirs:
-        said = [f"{','.join(f'{side:g}' for side in one)} of" if one else "all of" for one in (ours, theirs)]
-        return f"the bundle's logits cover {said[0]} the input, the reference's {said[1]} it (--covers)"
-    return f"{_tensor(bundle)} where the reference has {_shape(scores)}"
-
-
 def _shape(values: NDArray[Any]) -> str:
     return "x".join(map(str, values.shape))
+
+
+def _other_coverage(bundle: Bundle, reference: Reference) -> str:
+    """Say what the logits of both cover, where it is not the same; else empty."""
+    found = [bundle.passport.located.covers, reference.located.covers]
+    if found[0] == found[1]:
+        return ""
+    ours, theirs = (
+        "all" if one is None else ",".join(f"{side:g}" for side in (one.top, one.left, one.height, one.width))
+        for one in found
+    )
+    return f"the bundle's logits are taken to cover {ours} of the input, the reference's {theirs} (--covers)"
 
 
 # --- post-processing

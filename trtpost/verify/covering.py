@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,9 +42,7 @@ def laid_out(answer: Answer, located: Located, post: Post, squashed: str) -> Ans
     return _with_outside(Answer(scores, labels, answer.step), beyond, covers.outside, post)
 
 
-def _centres(
-    covers: Coverage, sides: tuple[int, int], own: tuple[int, int]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _centres(covers: Coverage, sides: tuple[int, int], own: tuple[int, int]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Where the middle of each row and column of the grid lies, in logits."""
     rows, columns = (
         ((np.arange(cells) + 0.5) * (side / cells) - start) / (length / count)
@@ -53,14 +53,15 @@ def _centres(
     return rows, columns
 
 
-def _between(values: NDArray[np.float32], places: NDArray[np.float64]) -> NDArray[np.float32]:
+def _between(values: NDArray[np.float32], places: NDArray[Any]) -> NDArray[np.float32]:
     """Values at places along the first axis, on the straight line between the two next to each."""
     most = len(values) - 1
     place = np.clip(places - 0.5, 0, most)
     lower = np.floor(place).astype(int)
     share = (place - lower).astype(np.float32).reshape(-1, *[1] * (values.ndim - 1))
     near, far = values[lower], values[np.minimum(lower + 1, most)]
-    return near + (far - near) * share
+    between: NDArray[np.float32] = near + (far - near) * share
+    return between
 
 
 def _with_outside(answer: Answer, beyond: NDArray[np.bool_], chosen: int, post: Post) -> Answer:

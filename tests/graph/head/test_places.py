@@ -9,21 +9,12 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from nets import kernel, net
+from nets import GRAY, SIGNS, kernel, middle, net, published
 
 from trtpost.graph.head.coverage import covered
 from trtpost.graph.head.locate import locate
 from trtpost.graph.head.places import places_of
 from trtpost.spec import Coverage, Pre
-
-GRAY = np.full((1, 3, 1, 1), 1 / 3, np.float32)
-HEAD = np.array([-1, 1], np.float32).reshape(2, 1, 1, 1)
-
-
-def middle(extent: int) -> np.ndarray:
-    weights = np.zeros((1, 1, extent, extent), np.float32)
-    weights[..., extent // 2, extent // 2] = 1
-    return weights
 
 
 def found_in(model: onnx.ModelProto, **said: object) -> tuple[Coverage | None, tuple[str, ...]]:
@@ -62,7 +53,7 @@ def composed(names: list[str], side: int) -> tuple[onnx.ModelProto, int]:
         f"float[N,3,{side},{side}] image",
         f"float[N,2,{size},{size}] logits",
         gray=GRAY,
-        head=HEAD,
+        head=SIGNS,
         k3=middle(3),
         two=np.array([1, 1, 2, 2], np.float32),
         ones=np.ones((1, 1, 2, 2), np.float32),
@@ -122,43 +113,6 @@ def test_columns_lie_where_impulses_show(seed):
     inside = np.isfinite(seen)
     assert inside.any()
     assert np.abs(seen - expected)[inside].max() <= slack + 1e-3, names
-
-
-def published(side: int = 572) -> onnx.ModelProto:
-    """U-Net as published: 3x3 convolutions without padding, four levels, cropped copies beside what comes up."""
-    lines, size, last, kept, weights = ["e0 = Conv (image, gray)"], side, "e0", [], {}
-    for level in range(5):
-        lines += [f"a{level} = Conv ({last}, k3)", f"b{level} = Conv (a{level}, k3)"]
-        size, last = size - 4, f"b{level}"
-        if level < 4:
-            kept.append((last, size))
-            lines.append(f"d{level} = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> ({last})")
-            size, last = size // 2, f"d{level}"
-    for level in reversed(range(4)):
-        copy, before = kept[level]
-        size *= 2
-        crop = (before - size) // 2
-        weights |= {f"s{level}": np.array([crop, crop]), f"t{level}": np.array([crop + size, crop + size])}
-        lines += [
-            f"u{level} = ConvTranspose <strides = [2, 2]> ({last}, ones)",
-            f"c{level} = Slice ({copy}, s{level}, t{level}, spatial)",
-            f"j{level} = Concat <axis = 1> (c{level}, u{level})",
-            f"f{level} = Conv (j{level}, k3of2)",
-            f"g{level} = Conv (f{level}, k3)",
-        ]
-        size, last = size - 4, f"g{level}"
-    return net(
-        "\n".join([*lines, f"logits = Conv ({last}, head)"]),
-        f"float[1,3,{side},{side}] image",
-        f"float[1,2,{size},{size}] logits",
-        gray=GRAY,
-        head=HEAD,
-        k3=middle(3),
-        k3of2=np.concatenate([middle(3) * 0.9, middle(3) * 0.1], axis=1),
-        ones=np.ones((1, 1, 2, 2), np.float32),
-        spatial=np.array([2, 3]),
-        **weights,
-    )
 
 
 def test_u_net_as_published():

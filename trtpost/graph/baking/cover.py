@@ -18,7 +18,9 @@ from trtpost.letterbox import on_grid
 from trtpost.spec import IGNORED, Coverage, Located, Post, Resize
 
 
-def with_coverage(graph: gs.Graph, logits: gs.Variable, located: Located, post: Post, side: tuple[int, int]) -> gs.Variable:
+def with_coverage(
+    graph: gs.Graph, logits: gs.Variable, located: Located, post: Post, side: tuple[int, int]
+) -> gs.Variable:
     """Append what makes logits on the whole input of the network's own, in their layout; labels are [N, h, w].
 
     Args:
@@ -50,17 +52,6 @@ def with_coverage(graph: gs.Graph, logits: gs.Variable, located: Located, post: 
     return _with_outside(graph, logits, located, post, beyond[0][:, None] | beyond[1], covers)
 
 
-def interpolates(covers: Coverage, own: tuple[int, int], side: tuple[int, int]) -> bool:
-    """True where a cell of the grid lies between two logits, as one does that is smaller than a logit."""
-    return any(
-        not float(place + 0.5).is_integer()
-        for start, length, count, whole, cells in zip(
-            (covers.top, covers.left), (covers.height, covers.width), own, side, covers.grid, strict=True
-        )
-        for place in on_grid(start, length, count, whole, cells)
-    )
-
-
 def _along(
     graph: gs.Graph, source: gs.Variable, axis: int, place: NDArray[np.float64], own: int, resize: Resize
 ) -> gs.Variable:
@@ -69,7 +60,9 @@ def _along(
     if resize == "nearest" or np.all(place - 0.5 == np.floor(place)):
         return _taken(graph, source, axis, nearest, "covered")
     if not np.issubdtype(np.dtype(source.dtype), np.floating):
-        source = _node(graph, "Cast", [source], f"{source.name}/float", source.shape, np.float32, to=onnx.TensorProto.FLOAT)
+        source = _node(
+            graph, "Cast", [source], f"{source.name}/float", source.shape, np.float32, to=onnx.TensorProto.FLOAT
+        )
     centre = np.clip(place - 0.5, 0, own - 1)
     lower = np.floor(centre).astype(np.int64)
     near = _taken(graph, source, axis, lower, "lower")
@@ -89,14 +82,18 @@ def _with_outside(
     assert chosen is not None
     if post.resize == "bilinear":
         raise SpecError(
-            "--outside with --resize bilinear is not built: what is interpolated has no edge between logits and none; "
-            "leave one of them out"
+            "--outside does not go with --resize bilinear, which has no edge between logits and none: leave one of "
+            "them out"
         )
     known = chosen < post.classes or (post.head == "labels" and chosen == IGNORED)
     if not known:
         raise SpecError(
-            f"--outside {chosen} is none of the network's {post.classes} classes, 0 to {post.classes - 1}, of which its "
-            "logits can say one: choose one of them"
+            f"--outside {chosen} is none of the network's {post.classes} classes, 0 to {post.classes - 1}, and its "
+            "logits can say no other: choose one of them"
+        )
+    if post.head == "labels":  # of a type that holds it
+        source = _node(
+            graph, "Cast", [source], f"{source.name}/wide", source.shape, np.int32, to=onnx.TensorProto.INT32
         )
     dtype = np.dtype(source.dtype)
     axis = channel_axis(located.layout)

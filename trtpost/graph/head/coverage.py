@@ -1,4 +1,4 @@
-"""Which part of the network's input its logits lie on: valid convolutions lose a border, pools that round down an edge."""
+"""Which part of the network's input its logits lie on: valid convolutions lose a border, rounded pools an edge."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def covered(
         return located
     axes = None
     if given is None and own != sides:
-        axes = places_of(model, located)
+        axes = _followed(model, located)
         if axes is None:
             if all(_is_usual(count, side) for count, side in zip(own, sides, strict=True)):
                 return located
@@ -57,7 +57,7 @@ def covered(
     if given is None or given == (0.0, 0.0, *map(float, sides)):
         return located
     grid = [grid_side(given[at], given[2 + at], own[at], sides[at]) for at in range(2)]
-    located = replace(located, covers=Coverage(*map(float, given), grid=(grid[0], grid[1]), outside=outside))
+    located = replace(located, covers=Coverage(*given, (grid[0], grid[1]), outside))
     if axes is None:
         return located
     located = _with_doubt(located, _said(given, located, outside))
@@ -68,6 +68,14 @@ def covered(
             "settle it with --covers",
         )
     return located
+
+
+def _followed(model: onnx.ModelProto, located: Located) -> tuple[Axis, Axis] | None:
+    """Where the logits lie; None where it cannot be followed, be it that the graph states what cannot be."""
+    try:
+        return places_of(model, located)
+    except (ValueError, LookupError, TypeError, ArithmeticError):
+        return None
 
 
 def _with_doubt(located: Located, doubt: str) -> Located:
@@ -83,7 +91,9 @@ def _is_usual(logits: int, side: int) -> bool:
 def _rectangle(axes: tuple[Axis, Axis], sides: tuple[int, int]) -> Rectangle | None:
     """What the logits cover; None where it is everything."""
     spans = [
-        (0.0, float(side)) if axis.size == side or axis.covers(side) else (float(axis.start), float(axis.end - axis.start))
+        (0.0, float(side))
+        if axis.size == side or axis.covers(side)
+        else (float(axis.start), float(axis.end - axis.start))
         for axis, side in zip(axes, sides, strict=True)
     ]
     (top, height), (left, width) = spans
@@ -145,7 +155,9 @@ def _seen(
         images = np.repeat(values, max(located.batch, 1), axis=0).astype(located.input_dtype)
         (result,) = run_on_zeros(runner, [located.logits], {located.input: images})
         rows_first = located.head == "labels" or located.layout == "NHWC"
-        one = np.asarray(result, np.float64).reshape(len(images), *((*own, -1) if rows_first else (-1, *own)))[0]
+        one: NDArray[np.float64] = np.asarray(result, np.float64).reshape(
+            len(images), *((*own, -1) if rows_first else (-1, *own))
+        )[0]
         return one if rows_first else one.transpose(1, 2, 0)
 
     plain = np.random.default_rng(0).uniform(60, 90, (*sides, pre.depth)).astype(np.float32)

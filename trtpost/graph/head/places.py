@@ -52,9 +52,12 @@ class Axis:
         return self.start + self.size * self.step
 
     def covers(self, side: int) -> bool:
-        """True where they lie on all of an image's side, beyond which the last may reach where it does not divide."""
-        count = self.size - self.before - self.after
-        return self.is_free or (self.start + self.before * self.step == 0 and count == math.ceil(side / self.step))
+        """True where they lie on all of an image's side, to half a row.
+
+        Where a stride does not divide the side, the last reaches beyond it, and everybody takes them to end with it.
+        """
+        begin, count = self.start + self.before * self.step, self.size - self.before - self.after
+        return self.is_free or (abs(begin) < self.step / 2 and count == math.ceil(side / self.step))
 
 
 @dataclass(frozen=True)
@@ -87,22 +90,6 @@ LOST = _Lost()
 State = Place | _Folded | _Lost | None
 """None: has no place, as a constant has none, or an average over all of the image."""
 
-_ELEMENTWISE = (
-    ops.ARITHMETIC | ops.SUMMING | ops.COMPARING | {"Pow", "Max", "Min", "Where", "PRelu", "Mod"}
-)
-_REDUCING = frozenset(
-    "ReduceMean ReduceMax ReduceMin ReduceSum ReduceL1 ReduceL2 ReduceProd ReduceSumSquare ReduceLogSumExp "
-    "ReduceLogSum ArgMax ArgMin".split()
-)
-_SCRAMBLING = frozenset(
-    "Gather GatherND GatherElements ScatterND ScatterElements ReverseSequence Einsum GridSample Loop If Scan CumSum "
-    "RoiAlign Tile NonZero TopK MaxUnpool Compress Col2Im DeformConv".split()
-)
-"""May move rows about, though their result has the shape of what they take."""
-
-_WINDOWS = frozenset("Conv ConvInteger QLinearConv MaxPool AveragePool LpPool QLinearAveragePool".split())
-_GLOBAL = frozenset("GlobalAveragePool GlobalMaxPool GlobalLpPool QLinearGlobalAveragePool".split())
-
 
 def places_of(model: onnx.ModelProto, located: Located) -> tuple[Axis, Axis] | None:
     """Where the rows and columns of the logits lie; None where it cannot be followed."""
@@ -118,10 +105,9 @@ def places_of(model: onnx.ModelProto, located: Located) -> tuple[Axis, Axis] | N
         sources = [found.get(one.name) for one in node.inputs]
         inner = any(isinstance(one, gs.Graph) for one in node.attrs.values())
         if inner or any(source is not None for source in sources):
-            states = walk.after(node, sources)
-            for output, state in zip(node.outputs, states, strict=True):
-                if state is not None:
-                    found[output.name] = state
+            state = walk.after(node, sources)
+            if state is not None:
+                found |= {output.name: state for output in node.outputs}
     place = found.get(logits.name)
     if not isinstance(place, Place) or tuple(one.size for one in place.axes) != located.own_size:
         return None
@@ -140,7 +126,7 @@ class _Walk:
         wanted = [
             value.name
             for node in graph.nodes
-            if node.op in ("Slice", "Pad", "CenterCropPad", "Squeeze", "Unsqueeze", *_REDUCING)
+            if node.op in ("Slice", "Pad", "CenterCropPad", "Squeeze", "Unsqueeze", *ops.REDUCING)
             for value in node.inputs[1:]
             if isinstance(value, gs.Variable) and value.name and constant_values(value) is None
         ]
@@ -153,68 +139,69 @@ class _Walk:
         """An input, or an older version's attribute, as whole numbers; None where it is not given or not known."""
         if name and name in node.attrs:
             return [int(one) for one in np.ravel(node.attrs[name])]
-        if index >= len(node.inputs) or not node.inputs[index].name and constant_values(node.inputs[index]) is None:
+        if index >= len(node.inputs) or node.inputs[index].is_empty():
             return None
         value = constant_values(node.inputs[index])
         value = self.computed.get(node.inputs[index].name) if value is None else value
         return None if value is None else [int(one) for one in np.ravel(value)]
 
-    def after(self, node: gs.Node, sources: list[State]) -> list[State]:
-        """The place of each output of a node."""
-        handler = _HANDLERS.get(node.op)
-        if node.op in _WINDOWS:
-            handler = _window
-        elif node.op in _GLOBAL:
-            return [None] * len(node.outputs)
-        elif node.op in _REDUCING:
-            handler = _reduced
-        elif node.op in _ELEMENTWISE:
-            handler = _joined
-        handler = handler or _alike
-        state = handler(self, node, sources)
-        if handler is _split_up and isinstance(state, list):
-            return state
-        assert not isinstance(state, list)
-        return [state] * len(node.outputs)
+    def after(self, node: gs.Node, sources: list[State]) -> State:
+        """The place of what a node gives; a Split's results all lie where they would together."""
+        handler = _HANDLERS.get(node.op, _alike)
+        return handler(_Call(self, node, sources))
 
 
-Handler = Callable[[_Walk, gs.Node, list[State]], Any]
+@dataclass(frozen=True)
+class _Call:
+    """A node, the places of what it takes, and the walk that asks."""
+
+    walk: _Walk
+    node: gs.Node
+    sources: list[State]
+
+    @property
+    def place(self) -> State:
+        """That of the first input."""
+        return self.sources[0]
+
+
+Handler = Callable[[_Call], State]
 
 
 def _same(value: tuple[int | str, ...], other: tuple[int | str, ...]) -> bool:
     return len(value) == len(other) and all(a == b for a, b in zip(value[1:], other[1:], strict=True))
 
 
-def _alike(walk: _Walk, node: gs.Node, sources: list[State]) -> State:
+def _alike(call: _Call) -> State:
     """Of an operator that works on each value, or among channels: what has the shape of its input is where that is."""
-    placed = [(one, value) for one, value in zip(sources, node.inputs, strict=True) if one is not None]
-    if node.op in _SCRAMBLING or not placed:
+    placed = [(one, value) for one, value in zip(call.sources, call.node.inputs, strict=True) if one is not None]
+    if call.node.op in ops.SCRAMBLING or not placed:
         return LOST
     state, value = placed[0]
-    return state if dims(value) and _same(dims(value), dims(node.outputs[0])) else LOST
+    return state if dims(value) and _same(dims(value), dims(call.node.outputs[0])) else LOST
 
 
-def _window(walk: _Walk, node: gs.Node, sources: list[State]) -> State:
-    place = sources[0]
-    shape = dims(node.outputs[0])
-    if not isinstance(place, Place) or (place.rows, place.columns) != (2, 3) or len(dims(node.inputs[0])) != 4:
+def _window(call: _Call) -> State:
+    place = call.place
+    shape = dims(call.node.outputs[0])
+    if not isinstance(place, Place) or (place.rows, place.columns) != (2, 3) or len(dims(call.node.inputs[0])) != 4:
         return LOST
-    kernel = node.attrs.get("kernel_shape")
+    kernel = call.node.attrs.get("kernel_shape")
     if kernel is None:
-        weight = node.inputs[3 if node.op == "QLinearConv" else 1]
-        kernel = dims(weight)[2:]
-    strides, dilations = node.attrs.get("strides") or [1, 1], node.attrs.get("dilations") or [1, 1]
-    pads = node.attrs.get("pads") or [0, 0, 0, 0]
+        weight = call.node.inputs[3 if call.node.op == "QLinearConv" else 1]
+        kernel = [number(side) for side in dims(weight)[2:]]
+    strides, dilations = call.node.attrs.get("strides") or [1, 1], call.node.attrs.get("dilations") or [1, 1]
+    pads = call.node.attrs.get("pads") or [0, 0, 0, 0]
     axes = []
     for at, axis in enumerate(place.axes):
         extent, stride = (kernel[at] - 1) * dilations[at] + 1, strides[at]
         size = number(shape[2 + at]) if len(shape) == 4 else 0
         begin = pads[at]
-        if node.attrs.get("auto_pad") in ("SAME_UPPER", "SAME_LOWER"):
+        if call.node.attrs.get("auto_pad") in ("SAME_UPPER", "SAME_LOWER"):
             size = size or math.ceil(axis.size / stride)
         elif not size:
             room = axis.size + pads[at] + pads[at + 2] - extent
-            size = (math.ceil if node.attrs.get("ceil_mode") else math.floor)(Fraction(room, stride)) + 1
+            size = (math.ceil if call.node.attrs.get("ceil_mode") else math.floor)(Fraction(room, stride)) + 1
         axes.append(_windowed(axis, extent, stride, begin, size))
     return replace(place, axes=(axes[0], axes[1]))
 
@@ -231,13 +218,13 @@ def _windowed(axis: Axis, extent: int, stride: int, pad: int, size: int) -> Axis
     return replace(axis, size=size, start=start, step=step, before=0, after=0, coarse=max(axis.coarse, step))
 
 
-def _transposed_convolution(walk: _Walk, node: gs.Node, sources: list[State]) -> State:
-    place, shape = sources[0], dims(node.outputs[0])
+def _transposed_convolution(call: _Call) -> State:
+    place, shape = call.place, dims(call.node.outputs[0])
     if not isinstance(place, Place) or (place.rows, place.columns) != (2, 3) or len(shape) != 4:
         return LOST
-    kernel = node.attrs.get("kernel_shape") or dims(node.inputs[1])[2:]
-    strides, dilations = node.attrs.get("strides") or [1, 1], node.attrs.get("dilations") or [1, 1]
-    pads, more = node.attrs.get("pads"), node.attrs.get("output_padding") or [0, 0]
+    kernel = call.node.attrs.get("kernel_shape") or [number(side) for side in dims(call.node.inputs[1])[2:]]
+    strides, dilations = call.node.attrs.get("strides") or [1, 1], call.node.attrs.get("dilations") or [1, 1]
+    pads, more = call.node.attrs.get("pads"), call.node.attrs.get("output_padding") or [0, 0]
     axes = []
     for at, axis in enumerate(place.axes):
         extent, stride, size = (kernel[at] - 1) * dilations[at] + 1, strides[at], number(shape[2 + at])
@@ -254,21 +241,25 @@ def _transposed_convolution(walk: _Walk, node: gs.Node, sources: list[State]) ->
     return replace(place, axes=(axes[0], axes[1]))
 
 
-def _resized(walk: _Walk, node: gs.Node, sources: list[State]) -> State:
-    place, shape = sources[0], dims(node.outputs[0])
+def _resized(call: _Call) -> State:
+    place, shape = call.place, dims(call.node.outputs[0])
     if place is None:
         return None
     if not isinstance(place, Place) or not shape or place.rows == place.columns:
         return LOST
-    if node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+    if call.node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize":
         return LOST
     scales = None
-    if len(node.inputs) <= 3:  # else sizes, which say more
-        given = constant_values(node.inputs[-1]) if len(node.inputs) > 1 else np.asarray(node.attrs.get("scales"))
+    if len(call.node.inputs) <= 3:  # else sizes, which say more
+        given = (
+            constant_values(call.node.inputs[-1])
+            if len(call.node.inputs) > 1
+            else np.asarray(call.node.attrs.get("scales"))
+        )
         if given is not None and np.size(given) == len(shape):
             scales = [Fraction(float(one)).limit_denominator(1 << 12) for one in np.ravel(given)]
     axes = []
-    for number_of, axis, side in zip((place.rows, place.columns), place.axes, walk.side, strict=True):
+    for number_of, axis, side in zip((place.rows, place.columns), place.axes, call.walk.side, strict=True):
         size = number(shape[number_of])
         if not size:
             return LOST
@@ -287,12 +278,12 @@ def _scaled(axis: Axis, size: int, scale: Fraction, side: int) -> Axis:
     return Axis(size, axis.start, step, coarse=max(axis.coarse, step))
 
 
-def _padded(walk: _Walk, node: gs.Node, sources: list[State]) -> State:
-    place, rank = sources[0], len(dims(node.inputs[0]))
-    pads = walk.values(node, 1, "pads")
+def _padded(call: _Call) -> State:
+    place, rank = call.place, len(dims(call.node.inputs[0]))
+    pads = call.walk.values(call.node, 1, "pads")
     if not isinstance(place, Place) or pads is None or place.rows == place.columns:
         return LOST
-    axes = walk.values(node, 3) or list(range(rank))
+    axes = call.walk.values(call.node, 3) or list(range(rank))
     amounts = {axis % rank: (pads[at], pads[at + len(axes)]) for at, axis in enumerate(axes)}
     changed = [
         _shifted(axis, *amounts.get(number_of, (0, 0)))
@@ -315,13 +306,13 @@ def _shifted(axis: Axis, before: int, after: int) -> Axis:
     )
 
 
-def _sliced(walk: _Walk, node: gs.Node, sources: list[State]) -> State:
-    place, rank = sources[0], len(dims(node.inputs[0]))
-    starts, ends = walk.values(node, 1, "starts"), walk.values(node, 2, "ends")
+def _sliced(call: _Call) -> State:
+    place, rank = call.place, len(dims(call.node.inputs[0]))
+    starts, ends = call.walk.values(call.node, 1, "starts"), call.walk.values(call.node, 2, "ends")
     if not isinstance(place, Place) or not rank or starts is None or ends is None:
-        return _alike(walk, node, sources)
-    given = walk.values(node, 3, "axes") or list(range(len(starts)))
-    steps = walk.values(node, 4) or [1] * len(starts)
+        return _alike(call)
+    given = call.walk.values(call.node, 3, "axes") or list(range(len(starts)))
+    steps = call.walk.values(call.node, 4) or [1] * len(starts)
     cuts = {axis % rank: cut for axis, cut in zip(given, zip(starts, ends, steps, strict=True), strict=True)}
     axes = list(place.axes)
     for at, number_of in enumerate((place.rows, place.columns)):
@@ -334,15 +325,13 @@ def _sliced(walk: _Walk, node: gs.Node, sources: list[State]) -> State:
             axes[at] = _shifted(axis, -picked.start, picked.stop - axis.size)
         else:
             wide = axis.step * step
-            axes[at] = Axis(
-                len(picked), axis.start + picked.start // step * wide, wide, coarse=max(axis.coarse, wide)
-            )
+            axes[at] = Axis(len(picked), axis.start + picked.start // step * wide, wide, coarse=max(axis.coarse, wide))
     return replace(place, axes=(axes[0], axes[1]))
 
 
-def _cropped(walk: _Walk, node: gs.Node, sources: list[State]) -> State:
+def _cropped(call: _Call) -> State:
     """CenterCropPad."""
-    place, shape = sources[0], dims(node.outputs[0])
+    place, shape = call.place, dims(call.node.outputs[0])
     if not isinstance(place, Place) or not shape:
         return LOST
     axes = []
@@ -353,24 +342,24 @@ def _cropped(walk: _Walk, node: gs.Node, sources: list[State]) -> State:
     return replace(place, axes=(axes[0], axes[1]))
 
 
-def _transposed(walk: _Walk, node: gs.Node, sources: list[State]) -> State:
-    place, rank = sources[0], len(dims(node.inputs[0]))
+def _transposed(call: _Call) -> State:
+    place, rank = call.place, len(dims(call.node.inputs[0]))
     if not isinstance(place, Place):
         return place if place is None else LOST
-    order = list(node.attrs.get("perm") or range(rank - 1, -1, -1))
+    order = list(call.node.attrs.get("perm") or range(rank - 1, -1, -1))
     return replace(place, rows=order.index(place.rows), columns=order.index(place.columns))
 
 
-def _reduced(walk: _Walk, node: gs.Node, sources: list[State]) -> State:
-    place, rank = sources[0], len(dims(node.inputs[0]))
+def _reduced(call: _Call) -> State:
+    place, rank = call.place, len(dims(call.node.inputs[0]))
     if not isinstance(place, Place):
         return place if place is None else LOST
-    if node.op in ops.INDEXING:
-        axes = [node.attrs.get("axis", 0)]
+    if call.node.op in ops.INDEXING:
+        axes = [call.node.attrs.get("axis", 0)]
     else:
-        axes = walk.values(node, 1, "axes") or list(range(rank))
+        axes = call.walk.values(call.node, 1, "axes") or list(range(rank))
     gone = sorted({axis % rank for axis in axes})
-    keeps = node.attrs.get("keepdims", 1)
+    keeps = call.node.attrs.get("keepdims", 1)
     if {place.rows, place.columns} <= set(gone):
         return None
     changed = tuple(
@@ -388,9 +377,14 @@ def _moved(place: Place, to: Callable[[int], int]) -> Place:
     return replace(place, rows=to(place.rows), columns=to(place.columns))
 
 
-def _squeezed(walk: _Walk, node: gs.Node, sources: list[State]) -> State:
-    place, rank = sources[0], len(dims(node.inputs[0]))
-    axes = walk.values(node, 1, "axes")
+def _later(place: Place, axes: int) -> Place:
+    """With so many axes in front."""
+    return replace(place, rows=place.rows + axes, columns=place.columns + axes)
+
+
+def _squeezed(call: _Call) -> State:
+    place, rank = call.place, len(dims(call.node.inputs[0]))
+    axes = call.walk.values(call.node, 1, "axes")
     if not isinstance(place, Place) or axes is None:
         return place if place is None else LOST
     gone = {axis % rank for axis in axes}
@@ -399,9 +393,9 @@ def _squeezed(walk: _Walk, node: gs.Node, sources: list[State]) -> State:
     return _moved(place, lambda axis: axis - sum(one < axis for one in gone))
 
 
-def _unsqueezed(walk: _Walk, node: gs.Node, sources: list[State]) -> State:
-    place, rank = sources[0], len(dims(node.outputs[0]))
-    axes = walk.values(node, 1, "axes")
+def _unsqueezed(call: _Call) -> State:
+    place, rank = call.place, len(dims(call.node.outputs[0]))
+    axes = call.walk.values(call.node, 1, "axes")
     if not isinstance(place, Place) or axes is None or not rank:
         return place if place is None else LOST
     new = {axis % rank for axis in axes}
@@ -409,11 +403,11 @@ def _unsqueezed(walk: _Walk, node: gs.Node, sources: list[State]) -> State:
     return _moved(place, lambda axis: kept[axis])
 
 
-def _reshaped(walk: _Walk, node: gs.Node, sources: list[State]) -> State:
+def _reshaped(call: _Call) -> State:
     """Rows and columns that stay axes, become one of tokens, or two again."""
-    state, shape, new = sources[0], _sides(node.inputs[0]), _sides(node.outputs[0])
+    state, shape, new = call.place, _sides(call.node.inputs[0]), _sides(call.node.outputs[0])
     if isinstance(state, _Folded):
-        return state.place if _same(state.shape, dims(node.outputs[0])) else LOST
+        return state.place if _same(state.shape, dims(call.node.outputs[0])) else LOST
     if not isinstance(state, Place):
         return state
     if not shape or not new:
@@ -437,7 +431,7 @@ def _reshaped(walk: _Walk, node: gs.Node, sources: list[State]) -> State:
         found += [at for at, side in enumerate(new) if ahead[at] == before and side == shape[axis]][:1]
     if len(found) == 2:
         return replace(place, rows=found[0], columns=found[1])
-    return _Folded(dims(node.inputs[0]), place)
+    return _Folded(dims(call.node.inputs[0]), place)
 
 
 def _sides(value: gs.Tensor) -> list[int]:
@@ -446,22 +440,21 @@ def _sides(value: gs.Tensor) -> list[int]:
     return [shape[0] or 1, *shape[1:]] if shape and all(shape[1:]) else []
 
 
-def _joined(walk: _Walk, node: gs.Node, sources: list[State]) -> State:
+def _joined(call: _Call) -> State:
     """Where the inputs agree, axes counted from the last as they are broadcast."""
-    rank = len(dims(node.outputs[0]))
+    rank = len(dims(call.node.outputs[0]))
     places: list[Place] = []
-    for state, value in zip(sources, node.inputs, strict=True):
-        if isinstance(state, _Folded) and _same(dims(value), dims(node.outputs[0])):
+    for state, value in zip(call.sources, call.node.inputs, strict=True):
+        if isinstance(state, _Folded) and _same(dims(value), dims(call.node.outputs[0])):
             return state
         if isinstance(state, Place):
-            ahead = rank - len(dims(value))
-            places.append(_moved(state, lambda axis, ahead=ahead: axis + ahead))
+            places.append(_later(state, rank - len(dims(value))))
     return _agreed(places) if places else LOST
 
 
-def _concatenated(walk: _Walk, node: gs.Node, sources: list[State]) -> State:
-    axis = node.attrs.get("axis", 1) % max(len(dims(node.outputs[0])), 1)
-    places = [one for one in sources if isinstance(one, Place)]
+def _concatenated(call: _Call) -> State:
+    axis = call.node.attrs.get("axis", 1) % max(len(dims(call.node.outputs[0])), 1)
+    places = [one for one in call.sources if isinstance(one, Place)]
     if any(axis in (one.rows, one.columns) for one in places) or not places:
         return LOST
     return _agreed(places)
@@ -491,39 +484,40 @@ def _agreed(places: Sequence[Place]) -> State:
     return replace(first, axes=(axes[0], axes[1]))
 
 
-def _multiplied(walk: _Walk, node: gs.Node, sources: list[State]) -> State:
+def _multiplied(call: _Call) -> State:
     """MatMul: rows of the first input, columns of the second."""
-    rank = len(dims(node.outputs[0]))
-    for state, value, summed in zip(sources[:2], node.inputs[:2], (1, 2), strict=True):
+    rank = len(dims(call.node.outputs[0]))
+    for state, value, summed in zip(call.sources[:2], call.node.inputs[:2], (1, 2), strict=True):
         length = len(dims(value))
         if isinstance(state, Place) and length - summed not in (state.rows, state.columns):
-            return _moved(state, lambda axis, length=length: axis + rank - length)
+            return _later(state, rank - length)
     return LOST
 
 
-def _split_up(walk: _Walk, node: gs.Node, sources: list[State]) -> list[State]:
-    place, rank = sources[0], len(dims(node.inputs[0]))
-    is_along = isinstance(place, Place) and node.attrs.get("axis", 0) % max(rank, 1) in (place.rows, place.columns)
-    return [LOST if is_along or isinstance(place, _Folded) else place] * len(node.outputs)
+def _split_up(call: _Call) -> State:
+    place, rank = call.place, len(dims(call.node.inputs[0]))
+    if not isinstance(place, Place) or call.node.attrs.get("axis", 0) % max(rank, 1) in (place.rows, place.columns):
+        return LOST if place is not None else None
+    return place
 
 
-def _gathered(walk: _Walk, node: gs.Node, sources: list[State]) -> State:
+def _gathered(call: _Call) -> State:
     """One or some of the channels."""
-    place, value = sources[0], node.inputs[0]
-    rank, new = len(dims(value)), len(dims(node.outputs[0]))
+    place, value = call.sources[0], call.node.inputs[0]
+    rank, new = len(dims(value)), len(dims(call.node.outputs[0]))
     if not isinstance(place, Place) or not rank or not new:
-        return place if place is None and sources[1] is None else LOST
-    axis = node.attrs.get("axis", 0) % rank
+        return place if place is None and call.sources[1] is None else LOST
+    axis = call.node.attrs.get("axis", 0) % rank
     if axis in (place.rows, place.columns):
         return LOST
     return _moved(place, lambda one: one if one < axis else one + new - rank)
 
 
-def _blocks(walk: _Walk, node: gs.Node, sources: list[State]) -> State:
-    place, block = sources[0], node.attrs["blocksize"]
+def _blocks(call: _Call) -> State:
+    place, block = call.place, call.node.attrs["blocksize"]
     if not isinstance(place, Place) or (place.rows, place.columns) != (2, 3):
         return LOST
-    deep = node.op == "SpaceToDepth"
+    deep = call.node.op == "SpaceToDepth"
     axes = []
     for one in place.axes:
         size, step = (one.size // block, one.step * block) if deep else (one.size * block, one.step / block)
@@ -531,7 +525,15 @@ def _blocks(walk: _Walk, node: gs.Node, sources: list[State]) -> State:
     return replace(place, axes=(axes[0], axes[1]))
 
 
+def _nowhere(_: _Call) -> State:
+    return None
+
+
 _HANDLERS: dict[str, Handler] = {
+    **dict.fromkeys(ops.WINDOWS, _window),
+    **dict.fromkeys(ops.GLOBAL_POOLS, _nowhere),
+    **dict.fromkeys(ops.REDUCING, _reduced),
+    **dict.fromkeys(ops.ELEMENTWISE, _joined),
     "ConvTranspose": _transposed_convolution,
     "Resize": _resized,
     "Upsample": _resized,
