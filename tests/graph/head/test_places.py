@@ -281,3 +281,32 @@ def test_crops_of_a_computed_size_are_found_by_running():
         axes=np.array([2, 3]),
     )
     assert found_in(model, logits="logits")[0] == Coverage(8, 8, 48, 48, (64, 64))
+
+
+def test_squares_that_show_elsewhere_are_said():
+    picked = np.round((np.arange(40) + 0.5) * 64 / 40 - 0.5).astype(np.int64)
+
+    def of(weight: float) -> onnx.ModelProto:
+        return net(
+            """x = Conv (image, gray)
+               rows = Gather <axis = 2> (x, picked)
+               all = Gather <axis = 3> (rows, picked)
+               some = Slice (x, start, end, axes)
+               less = Mul (all, weight)
+               both = Add (less, some)
+               logits = Conv (both, signs)""",
+            "float[1,3,64,64] image",
+            "float[1,2,40,40] logits",
+            gray=GRAY,
+            signs=SIGNS,
+            picked=picked,
+            start=np.array([0, 0]),
+            end=np.array([40, 40]),
+            axes=np.array([2, 3]),
+            weight=np.float32(weight),
+        )
+
+    covers, doubts = found_in(of(0.01))
+    assert covers == Coverage(0, 0, 40, 40, (64, 64))
+    assert len(doubts) == 1
+    assert "bright squares in the input show elsewhere" in found_in(of(100))[1][1]
