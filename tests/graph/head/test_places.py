@@ -11,6 +11,7 @@ import onnxruntime
 import pytest
 from nets import GRAY, SIGNS, kernel, middle, net, published
 
+from trtpost.errors import SpecError
 from trtpost.graph.head.coverage import covered
 from trtpost.graph.head.locate import locate
 from trtpost.graph.head.places import places_of
@@ -262,6 +263,9 @@ def test_what_cannot_be_followed_is_said_where_its_size_is_unusual():
     covers, doubts = found_in(of(40), given=(1, 1, 40, 64))
     assert covers == Coverage(1, 1, 40, 64, (66, 66))
     assert doubts == ()
+    for given in ((66, 1, 40, 64), (-40, 1, 40, 64), (1, 1, 1, 64)):
+        with pytest.raises(SpecError, match="40 logits cannot lie on the pixels"):
+            found_in(of(40), given=given)
 
 
 def test_crops_of_a_computed_size_are_found_by_running():

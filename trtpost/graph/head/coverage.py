@@ -22,6 +22,9 @@ Rectangle = tuple[float, float, float, float]
 _LARGEST_STRIDE = 128
 """The most pixels of the input that a logit of a usual network has on a side."""
 
+_FINEST = 32
+"""The most logits that may lie on a pixel of the input, on a side."""
+
 _SHARES = (0.3, 0.5, 0.7)
 """Places of squares along the diagonal of what the logits cover."""
 
@@ -56,6 +59,12 @@ def covered(
         given = _rectangle(axes, sides)
     if given is None or given == (0.0, 0.0, *map(float, sides)):
         return located
+    for start, length, count, side in zip(given[:2], given[2:], own, sides, strict=True):
+        if axes is None and (start >= side or start + length <= 0 or count > _FINEST * length):
+            raise SpecError(
+                f"--covers: {count} logits cannot lie on the pixels {start:g} to {start + length:g} of the {side} that "
+                "the network's input has: it is TOP,LEFT,HEIGHT,WIDTH in those pixels"
+            )
     grid = [grid_side(given[at], given[2 + at], own[at], sides[at]) for at in range(2)]
     located = replace(located, covers=Coverage(*given, (grid[0], grid[1]), outside))
     if axes is None:
