@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from trtpost.builder.decide import decide
+from trtpost.builder.decide import Decided, decide
 from trtpost.builder.options import MIN_AGREEMENT, BuildOptions
 from trtpost.builder.request import content_of
 from trtpost.bundle.folder import Bundle, record_verification
