@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from trtpost.builder.decide import decide
+from trtpost.builder.decide import Decided, decide
 from trtpost.builder.options import MIN_AGREEMENT, BuildOptions
 from trtpost.builder.request import content_of
 from trtpost.bundle.folder import Bundle, record_verification
@@ -29,7 +29,7 @@ from trtpost.verify.compare import Figures, Masked, compare
 from trtpost.verify.covering import laid_out
 from trtpost.verify.frameworks import resizer
 from trtpost.verify.kernel_sets import Spread, computes_in_integers
-from trtpost.verify.network import Answer, Network, load_network
+from trtpost.verify.network import Network, load_network
 from trtpost.verify.reference import Reference, mask_of, other_masks
 from trtpost.verify.report import PhotoFigures, Report
 from trtpost.verify.truths import read_truth, truths_in
@@ -251,14 +251,17 @@ def reference_for(
         if options.logits not in shown:  # of the tensors inside, only ONNX shows those of a name
             decided = decide(against, kind, replace(options, logits=None), progress)
     resize = resizer(decided.post.resize, decided.post.match)
+    network = _on_the_input(load_network(against, kind, decided, options.signature), decided)
+    return Reference(decided, network, resize, gray_first)
 
-    def laid(network: Network) -> Network:
-        def run(tensor: NDArray[Any]) -> Answer:
-            return laid_out(network.run(tensor), decided.located, decided.post, network.squashed)
 
-        return replace(network, run=run, others=tuple(map(laid, network.others)))
-
-    return Reference(decided, laid(load_network(against, kind, decided, options.signature)), resize, gray_first)
+def _on_the_input(network: Network, decided: Decided) -> Network:
+    """The network with its answers laid on all of its input."""
+    return replace(
+        network,
+        run=lambda tensor: laid_out(network.run(tensor), decided.located, decided.post, network.squashed),
+        others=tuple(_on_the_input(one, decided) for one in network.others),
+    )
 
 
 def _minimum(given: float | None, passport: Passport, integers: bool, spread: Spread | None) -> tuple[float, str]:
