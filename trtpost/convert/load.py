@@ -143,6 +143,10 @@ def _only_concrete_function(loaded: Any) -> Any:
 
 
 def _concrete_functions(value: Any) -> list[Any]:
+    import tensorflow as tf
+
+    if isinstance(value, tf.types.experimental.ConcreteFunction):  # it was saved alone
+        return [value]
     function = value.__call__ if callable(value) and not hasattr(value, "concrete_functions") else value
     return list(getattr(function, "concrete_functions", []))
 
