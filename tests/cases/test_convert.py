@@ -303,7 +303,7 @@ def test_keras_layers_of_today(keras, tmp_path):
 
 
 @pytest.mark.parametrize("size", ["16x24", "open"])
-def test_grouped_convolutions(tf, keras, tmp_path, size):
+def test_grouped_convolutions(keras, tmp_path, size):
     """Kind: groups and depth multipliers (ResNeXt, RegNet, SegFormer), which Keras wraps in a function for XLA."""
     layers = keras.layers
     photo = keras.Input((16, 24, 3) if size == "16x24" else (None, None, 3))
@@ -327,6 +327,8 @@ def test_a_dynamic_keras_model_whose_layers_need_the_size(keras, tmp_path):
     x = keras.layers.Conv2D(4, 3, strides=2, padding="same")(image)
     model = keras.Model(image, keras.layers.UpSampling2D(2, interpolation="bilinear")(x))
     model.save(tmp_path / "dynamic.keras")
+    with pytest.raises(ModelError, match=r"a layer must know them: choose .* with --input-size HxW$"):
+        build(tmp_path / "dynamic.keras", tmp_path / "b", flavour="none")
     sized = convert(tmp_path / "dynamic.keras", input_size=(16, 24))
     assert shape_in(sized) == [16, 24, 3]
     np.testing.assert_allclose(answer(sized), model(IMAGE).numpy(), atol=1e-5)
@@ -334,6 +336,46 @@ def test_a_dynamic_keras_model_whose_layers_need_the_size(keras, tmp_path):
 
 def shape_in(model: onnx.ModelProto) -> list[int]:
     return [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim[1:]]
+
+
+def test_packages_of_the_makers_of_keras(keras, tmp_path):
+    """Kind: a file of keras-hub, which names its modules: imported if it is here, else named; no others are."""
+    network(keras).save(tmp_path / "net.keras")
+    with zipfile.ZipFile(tmp_path / "net.keras", "a") as file:
+        config = file.read("config.json").replace(b'"module": "keras.layers"', b'"module": "keras_nlp.src.models"')
+    with zipfile.ZipFile(tmp_path / "net.keras") as old, zipfile.ZipFile(tmp_path / "named.keras", "w") as new:
+        for name in old.namelist():
+            new.writestr(name, config if name == "config.json" else old.read(name))
+    with pytest.raises(ModelError, match=r"layer 'photo' \(InputLayer\) is of keras-nlp, .*: pip install keras-nlp$"):
+        convert(tmp_path / "named.keras")
+
+
+def test_keras_hub(keras, tmp_path):
+    """Kind: networks of keras-hub, whose classes Keras imports."""
+    models = package("keras_hub").models
+    keras.utils.set_random_seed(0)
+    encoder = models.ResNetBackbone(
+        input_conv_filters=[64],
+        input_conv_kernel_sizes=[3],
+        stackwise_num_filters=[64, 16, 16, 16],
+        stackwise_num_blocks=[1] * 4,
+        stackwise_num_strides=[1, 2, 2, 2],
+        block_type="basic_block",
+        image_shape=(16, 24, 3),
+    )
+    backbone = models.DeepLabV3Backbone(
+        image_encoder=encoder,
+        projection_filters=8,
+        spatial_pyramid_pooling_key="P3",
+        low_level_feature_key="P2",
+        upsampling_size=2,
+        dilation_rates=[2, 4],
+        image_shape=(16, 24, 3),
+    )
+    model = models.DeepLabV3ImageSegmenter(backbone=backbone, num_classes=4, activation=None)
+    model.save(tmp_path / "net.keras")
+    expected = model(IMAGE, training=False).numpy()  # without, its normalisations take the statistics of the photo
+    np.testing.assert_allclose(answer(convert(tmp_path / "net.keras")), expected, atol=1e-4)
 
 
 def test_inputs_and_outputs_by_name(keras, tmp_path):
