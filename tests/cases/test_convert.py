@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import zipfile
 from pathlib import Path
@@ -301,12 +302,33 @@ def test_keras_layers_of_today(keras, tmp_path):
     np.testing.assert_allclose(answer(convert(tmp_path / "net.keras")), model(IMAGE).numpy(), atol=1e-4)
 
 
+@pytest.mark.parametrize("size", ["16x24", "open"])
+def test_grouped_convolutions(keras, tmp_path, size):
+    """Kind: groups and depth multipliers (ResNeXt, RegNet, SegFormer), which Keras wraps in a function for XLA."""
+    layers = keras.layers
+    photo = keras.Input((16, 24, 3) if size == "16x24" else (None, None, 3))
+    x = layers.Conv2D(8, 1)(photo)
+    x = layers.Conv2D(8, 3, padding="same", groups=2, activation="relu")(x)
+    x = layers.Conv2D(8, 3, padding="same", groups=4, strides=2, use_bias=False)(x)
+    x = layers.DepthwiseConv2D(3, padding="same", depth_multiplier=2)(x)
+    model = keras.Model(photo, layers.Conv2D(4, 1)(x))
+    model.save(tmp_path / "net.keras")
+    model.export(tmp_path / "exported", verbose=False)
+    for source in ("net.keras", "exported"):
+        converted = convert(tmp_path / source, input_size=(16, 24))
+        np.testing.assert_allclose(answer(converted), model(IMAGE).numpy(), atol=1e-5)
+        groups = [one.i for node in converted.graph.node for one in node.attribute if one.name == "group"]
+        assert groups == [1, 2, 4, 8, 1]
+
+
 def test_a_dynamic_keras_model_whose_layers_need_the_size(keras, tmp_path):
     """Kind: Keras networks of any size, whose layers compute with the size."""
     image = keras.Input((None, None, 3))
     x = keras.layers.Conv2D(4, 3, strides=2, padding="same")(image)
     model = keras.Model(image, keras.layers.UpSampling2D(2, interpolation="bilinear")(x))
     model.save(tmp_path / "dynamic.keras")
+    with pytest.raises(ModelError, match=r"a layer must know them: choose .* with --input-size HxW$"):
+        build(tmp_path / "dynamic.keras", tmp_path / "b", flavour="none")
     sized = convert(tmp_path / "dynamic.keras", input_size=(16, 24))
     assert shape_in(sized) == [16, 24, 3]
     np.testing.assert_allclose(answer(sized), model(IMAGE).numpy(), atol=1e-5)
@@ -314,6 +336,46 @@ def test_a_dynamic_keras_model_whose_layers_need_the_size(keras, tmp_path):
 
 def shape_in(model: onnx.ModelProto) -> list[int]:
     return [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim[1:]]
+
+
+def test_packages_of_the_makers_of_keras(keras, tmp_path):
+    """Kind: a file of keras-hub, which names its modules: imported if it is here, else named; no others are."""
+    network(keras).save(tmp_path / "net.keras")
+    with zipfile.ZipFile(tmp_path / "net.keras", "a") as file:
+        config = file.read("config.json").replace(b'"module": "keras.layers"', b'"module": "keras_nlp.src.models"')
+    with zipfile.ZipFile(tmp_path / "net.keras") as old, zipfile.ZipFile(tmp_path / "named.keras", "w") as new:
+        for name in old.namelist():
+            new.writestr(name, config if name == "config.json" else old.read(name))
+    with pytest.raises(ModelError, match=r"layer 'photo' \(InputLayer\) is of keras-nlp, .*: pip install keras-nlp$"):
+        convert(tmp_path / "named.keras")
+
+
+def test_keras_hub(keras, tmp_path):
+    """Kind: networks of keras-hub, whose classes Keras imports."""
+    models = package("keras_hub").models
+    keras.utils.set_random_seed(0)
+    encoder = models.ResNetBackbone(
+        input_conv_filters=[64],
+        input_conv_kernel_sizes=[3],
+        stackwise_num_filters=[64, 16, 16, 16],
+        stackwise_num_blocks=[1] * 4,
+        stackwise_num_strides=[1, 2, 2, 2],
+        block_type="basic_block",
+        image_shape=(16, 24, 3),
+    )
+    backbone = models.DeepLabV3Backbone(
+        image_encoder=encoder,
+        projection_filters=8,
+        spatial_pyramid_pooling_key="P3",
+        low_level_feature_key="P2",
+        upsampling_size=2,
+        dilation_rates=[2, 4],
+        image_shape=(16, 24, 3),
+    )
+    model = models.DeepLabV3ImageSegmenter(backbone=backbone, num_classes=4, activation=None)
+    model.save(tmp_path / "net.keras")
+    expected = model(IMAGE, training=False).numpy()  # without, its normalisations take the statistics of the photo
+    np.testing.assert_allclose(answer(convert(tmp_path / "net.keras")), expected, atol=1e-4)
 
 
 def test_inputs_and_outputs_by_name(keras, tmp_path):
@@ -557,6 +619,12 @@ def test_functions_without_a_signature(tf, tmp_path):
     with pytest.raises(ModelError, match=r"no function whose input shape is known.*signatures=.*HEIGHT, WIDTH"):
         convert(tmp_path / "never")
     net(IMAGE)
+    # the root is the function itself, as onnx2tf writes it
+    function = tf.function(lambda image: tf.nn.conv2d(image, WEIGHTS, 1, "SAME"))
+    for shape in ((1, 16, 24, 3), (None, None, None, 3)):
+        alone = function.get_concrete_function(tf.TensorSpec(shape, tf.float32, name="image"))
+        tf.saved_model.save(alone, str(tmp_path / "alone"))
+        np.testing.assert_allclose(answer(convert(tmp_path / "alone")), net(IMAGE).numpy(), atol=1e-4)
     tf.saved_model.save(net, str(tmp_path / "once"))
     np.testing.assert_allclose(answer(convert(tmp_path / "once")), net(IMAGE).numpy(), atol=1e-4)
     net(IMAGE[:, :8])
@@ -687,6 +755,53 @@ def test_the_command_line_says_it_in_one_line(tmp_path):
     assert "weights.keras: the file is damaged or cut short" in line
     assert "Traceback" not in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["weights.keras"]
+
+
+@pytest.mark.parametrize("form", ["erf", "tanh"])
+def test_gelu_in_tflite(tf, keras, tmp_path, form):
+    """Kind: TFLite's GELU, which tf2onnx does not have."""
+    model = network(keras, lambda x: keras.ops.gelu(x, approximate=form == "tanh"))
+    source = tmp_path / "net.tflite"
+    source.write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
+    interpreter = tf.lite.Interpreter(str(source))
+    assert "GELU" in [one["op_name"] for one in interpreter._get_ops_details()]
+    np.testing.assert_allclose(answer(convert(source)), model(IMAGE).numpy(), atol=1e-5)
+
+
+def test_operators_without_an_onnx_form_are_listed_by_name(tf, tmp_path):
+    """Kind: many nodes of one operator, with names that TFLite joins: a line that people can read."""
+    image = tf.TensorSpec((1, 16, 24, 3), tf.float32, name="image")
+
+    def bessel(x):
+        for _ in range(40):
+            x = tf.math.bessel_i0(x)
+        return x
+
+    function = tf.function(bessel).get_concrete_function(image)
+    (tmp_path / "net.pb").write_bytes(function.graph.as_graph_def().SerializeToString())
+    with pytest.raises(ModelError) as error:
+        convert(tmp_path / "net.pb")
+    assert re.search(r"no ONNX form is known for BesselI0 \(node 'bessel_i0[^']*', 40 of them\): ", str(error.value))
+
+
+@pytest.mark.parametrize("name", ["ResizeBilinear_2", "ResizeBilinear_2:0"])
+def test_names_of_tensorflow_that_the_conversion_has_replaced(tf, tmp_path, name):
+    """Kind: --logits with the name that TensorFlow shows; the Transpose of that name has gone (DeepLab)."""
+    v1 = tf.compat.v1
+    with tf.Graph().as_default() as graph:
+        image = v1.placeholder(tf.float32, (1, 16, 24, 3), name="image")
+        x = tf.nn.conv2d(image, WEIGHTS, 2, "SAME")
+        x = v1.image.resize_bilinear(x, (16, 24), align_corners=True, name="ResizeBilinear_2")
+        tf.argmax(x, 3, name="labels")
+    (tmp_path / "net.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    model = normalized(convert(tmp_path / "net.pb"), "net")
+    assert name not in [value for node in model.graph.node for value in node.output]
+    located = locate(model, logits=name)
+    assert (located.layout, located.classes, located.logits_size) == ("NCHW", 4, (16, 24))
+    with pytest.raises(ModelError, match="did you mean 'ResizeBilinear_2:0'"):
+        locate(model, logits="ResizeBilinear_3:0")
+    bundle = build(tmp_path / "net.pb", tmp_path / "bundle", flavour="none", logits=name)
+    assert bundle.passport.located.logits.startswith("Resize")
 
 
 @pytest.mark.filterwarnings("ignore:Statistics for quantized inputs were expected")

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 OPSET = 17
 """Operator set of the models that we write."""
 
+_LONGEST_NAME = 80
+"""Most characters of a node's name in a message; what is cut off is the scopes that it begins with."""
+
 
 def convert(
     source: Path, *, signature: str | None = None, input_size: tuple[int, int] | None = None
@@ -43,7 +46,8 @@ def convert(
         input_size: (height, width) where the model leaves them open: some layers need to know it.
 
     Returns:
-        The ONNX model; normalisation and class names that the file itself holds are in its metadata.
+        The ONNX model; normalisation and class names that the file itself holds are in its metadata, and
+        so is what became of TensorFlow's names of tensors.
 
     Raises:
         ModelError: the file is missing, damaged, of an unknown format, needs code to be run out of it, was exported
@@ -77,19 +81,20 @@ def convert(
         if "error" in answer:
             raise ModelError(f"{source}: {answer['error']}")
         model = onnx.load(result)
-    unsupported = sorted({(op, name) for op, name in _without_schema(model)})
-    if unsupported:
-        listing = ", ".join(f"{op.removeprefix('TFL_')} (node '{name}')" for op, name in unsupported)
+    if unsupported := _listing(_without_schema(model)):
         raise ModelError(
-            f"{source}: no ONNX form is known for {listing}: replace the operator in the model, "
+            f"{source}: no ONNX form is known for {unsupported}: replace the operator in the model, "
             "or export the part of the network before it"
         )
     check_trained(model, str(source))
-    set_metadata(model, facts.to_properties() | {"source": printable(source.name)})
+    stated = facts.to_properties() | {"source": printable(source.name)}
+    if answer["names"]:
+        stated["tensorflow_names"] = json.dumps(answer["names"])
+    set_metadata(model, stated)
     return model
 
 
-def _in_a_process(request: dict[str, Any]) -> dict[str, str]:
+def _in_a_process(request: dict[str, Any]) -> dict[str, Any]:
     """Run `trtpost.convert.worker.answer` in a process of its own; gives an error where the process fails."""
     folder = Path(request["result"]).parent
     finished = subprocess.run(
@@ -113,6 +118,23 @@ def _in_a_process(request: dict[str, Any]) -> dict[str, str]:
         return {"error": out_of_memory()}
     tail = finished.stderr.strip().splitlines()[-1:] or [f"exit status {finished.returncode}"]
     return {"error": f"TensorFlow stopped while reading it ({tail[0]}); is the file damaged?"}
+
+
+def _listing(nodes: Iterable[tuple[str, str]]) -> str:
+    """Operators by name, each with one of its nodes and their number; empty where there is none."""
+    named: dict[str, list[str]] = {}
+    for op, name in sorted(set(nodes)):
+        named.setdefault(op.removeprefix("TFL_"), []).append(name)
+    return ", ".join(
+        f"{op} (node '{_shortened(names[0])}'{f', {len(names)} of them' if len(names) > 1 else ''})"
+        for op, names in named.items()
+    )
+
+
+def _shortened(node: str) -> str:
+    """A node's name; TFLite joins those of all that it has fused."""
+    first = node.split(";", maxsplit=1)[0]
+    return first if len(first) <= _LONGEST_NAME else f"...{first[-_LONGEST_NAME:]}"
 
 
 def _without_schema(model: onnx.ModelProto) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,7 @@
-"""What a frozen TensorFlow graph must not hold: tf2onnx leaves it out without a word, or writes what nobody runs."""
+"""A frozen TensorFlow graph before tf2onnx has it: what it must not hold, and calls that nobody else writes out.
+
+tf2onnx leaves the former out without a word, or writes what nobody runs.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,10 @@ _RANDOM = re.compile(
 )
 _BATCH_NORM = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 _HEAVY = ("Conv2D", "Conv2DBackpropInput", "DepthwiseConv2dNative", "MatMul")
+_KEPT_WHOLE = ("_XlaMustCompile", "_noinline")
+"""Marks of functions that Grappler does not write out where they are called. Keras wants grouped convolutions
+compiled by XLA, because TensorFlow's kernels for the CPU did not have them."""
+
 _WITHOUT_MEANING = frozenset({"StatefulPartitionedCall", "PartitionedCall"})
 
 
@@ -41,6 +48,23 @@ def check_graph(graph: Any) -> None:
                 f"{where} computes in {tf.as_dtype(dtype).name}, which ONNX runtimes do not: save the model with the "
                 "dtype policy float32 (and for 16 bits build with --precision)"
             )
+
+
+def written_out(graph: Any, inputs: list[str], outputs: list[str]) -> Any:
+    """The graph between the tensors `inputs` and `outputs`, with the functions inlined that were kept for XLA."""
+    import tensorflow as tf
+    from tf2onnx import tf_loader
+
+    functions = graph.library.function
+    everything = (*graph.node, *functions, *(node for function in functions for node in function.node_def))
+    marked = [one for one in everything if any(mark in one.attr for mark in _KEPT_WHOLE)]
+    if not marked:
+        return graph
+    for one in marked:
+        for mark in _KEPT_WHOLE:
+            one.attr.pop(mark, None)
+    with tf.Graph().as_default():
+        return tf_loader.tf_optimize(inputs, outputs, graph)
 
 
 def layer_of(node: str) -> str:

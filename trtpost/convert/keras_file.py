@@ -12,6 +12,7 @@ import re
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,14 @@ _ACTIVE_IN_TRAINING = re.compile(r"BatchNorm|Dropout|Noise")
 Not those that augment photos: they say so of themselves in every file, and are inactive in every prediction.
 """
 
-_PACKAGES = frozenset({"keras", "keras_hub", "keras_cv", "keras_nlp", "builtins"})
+_OF_KERAS = frozenset({"keras_hub", "keras_cv", "keras_nlp"})
+"""Packages of the makers of Keras, which imports from them what a file names, and from no others."""
+
+_PACKAGES = frozenset({"keras", "builtins"}) | _OF_KERAS
 """Packages whose modules a configuration may name: some releases of Keras import any that it names."""
+
+_PACKAGES_OF_KERAS_2 = frozenset({"keras", "tf_keras", "builtins"})
+"""The same of files that `tf_keras` loads, which has the classes of `keras` itself."""
 
 _OTHER_MODELS = frozenset({"TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer"})
 """Layers that load a model of another kind, from anywhere, or unpickle one."""
@@ -75,19 +82,29 @@ def read_config(path: Path) -> dict[str, Any]:
     return found
 
 
-def check_config(config: dict[str, Any]) -> None:
+def check_config(config: dict[str, Any], *, is_keras_2: bool = False) -> None:
     """Refuse what would be run out of the file, and layers whose mask depends on who runs the model.
+
+    Args:
+        config: of the model.
+        is_keras_2: the file is one of Keras 2.
 
     Raises:
         ModelError: naming the layer.
     """
+    packages = _PACKAGES_OF_KERAS_2 if is_keras_2 else _PACKAGES
     # what a model is trained with is not loaded
-    for value in _dicts({key: one for key, one in config.items() if key != "compile_config"}):
+    for value in dicts_in({key: one for key, one in config.items() if key != "compile_config"}):
         module, code = value.get("module"), value.get("class_name")
-        is_foreign = isinstance(module, str) and module.split(".")[0] not in _PACKAGES
-        if is_foreign and isinstance(code, str) and not _is_registered(value):
+        if not isinstance(module, str) or not isinstance(code, str):
+            continue
+        package = module.split(".")[0]
+        if package not in packages and not _is_registered(value):
             name = value.get("config") if code == "function" else code
             raise ModelError(f"{described(config, str(name))} is not one of Keras's own; {how_to_export()}")
+        if package in _OF_KERAS and find_spec(package) is None:
+            needed = package.replace("_", "-")
+            raise ModelError(f"{described(config, code)} is of {needed}, which is not here: pip install {needed}")
     for layer in layers_of(config):
         if layer.class_name.rsplit(">", maxsplit=1)[-1] in _OTHER_MODELS:
             raise ModelError(
@@ -139,7 +156,7 @@ def layers_with(config: dict[str, Any], code: str) -> list[Layer]:
 
 def layers_of(config: object) -> Iterator[Layer]:
     """Every layer of a configuration, outer ones first; the model itself is the first."""
-    for value in _dicts(config):
+    for value in dicts_in(config):
         inner = value.get("config")
         if isinstance(inner, dict) and isinstance(inner.get("name"), str) and isinstance(value.get("class_name"), str):
             yield Layer(inner["name"], value["class_name"], value)
@@ -194,7 +211,7 @@ def _is_bytecode(value: object) -> bool:
 def _called_in_training(layer: Layer) -> Layer | None:
     """The layer that is active because of `training=True` in a call of this one, which may be itself or inside it."""
     calls = layer.config.get("inbound_nodes", [])
-    if not any(call.get("training") in (True, 1) for call in _dicts(calls)):
+    if not any(call.get("training") in (True, 1) for call in dicts_in(calls)):
         return None
     for one in layers_of(layer.config):
         frozen = "BatchNorm" in one.class_name and one.config["config"].get("trainable") is False
@@ -223,10 +240,10 @@ def _own_dicts(value: object) -> Iterator[dict[str, Any]]:
             yield from _own_dicts(one)
 
 
-def _dicts(value: object) -> Iterator[dict[str, Any]]:
+def dicts_in(value: object) -> Iterator[dict[str, Any]]:
     """All dictionaries inside a JSON value, outer ones first."""
     if isinstance(value, dict):
         yield value
     children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     for one in children:
-        yield from _dicts(one)
+        yield from dicts_in(one)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from trtpost.convert import keras_file
+from trtpost.convert import keras_2, keras_file
 from trtpost.convert.formats import saved_model_folder
 from trtpost.convert.operators import check_graph_def, check_saved_model
 from trtpost.errors import ModelError, reason
@@ -19,6 +19,9 @@ from trtpost.storage.files import open_regular
 
 _EXPORT = "export it with tf.saved_model.save(model, folder, signatures={example})"
 _EXAMPLE = "tf.function(model).get_concrete_function(tf.TensorSpec((1, HEIGHT, WIDTH, 3), tf.float32))"
+
+_SOME_SIZE = (256, 256)
+"""A size that most networks take."""
 
 _TRAINING_SWITCH = re.compile(r"(^|[/_])(keras_learning_phase|(is_|phase_)?train(ing)?(_phase|_mode)?)$")
 """Names of the boolean placeholders by which graphs of TensorFlow 1 are told that they are being trained."""
@@ -143,6 +146,10 @@ def _only_concrete_function(loaded: Any) -> Any:
 
 
 def _concrete_functions(value: Any) -> list[Any]:
+    import tensorflow as tf
+
+    if isinstance(value, tf.types.experimental.ConcreteFunction):  # it was saved alone
+        return [value]
     function = value.__call__ if callable(value) and not hasattr(value, "concrete_functions") else value
     return list(getattr(function, "concrete_functions", []))
 
@@ -163,21 +170,11 @@ def keras_function(path: Path, input_size: Sequence[int] | None) -> tuple[Any, A
     Raises:
         ModelError: the file is damaged, holds no whole model, or needs code that is not Keras's own.
     """
-    config = keras_file.read_config(path)
-    keras_file.check_config(config)
     import keras
     import tensorflow as tf
 
-    try:
-        with tempfile.TemporaryDirectory(prefix="trtpost-") as folder:
-            link = Path(folder) / f"model{'.keras' if keras_file.is_archive(path) else '.h5'}"  # Keras goes by the name
-            link.symlink_to(path.resolve())
-            model = keras.models.load_model(link, compile=False)  # safe mode: no code from the file is run
-    except (TypeError, ValueError) as error:
-        missing = _missing_code(error, config)
-        if missing is None:
-            raise
-        raise ModelError(f"{missing} is not one of Keras's own; {keras_file.how_to_export()}") from None
+    config = keras_file.read_config(path)
+    model = _keras_model(path, config)
     try:
         inputs = model.inputs
     except (AttributeError, ValueError):
@@ -189,23 +186,105 @@ def keras_function(path: Path, input_size: Sequence[int] | None) -> tuple[Any, A
                 "the Keras model was saved before its input shape was known, so it has no weights: call it on an array "
                 "[1, HEIGHT, WIDTH, 3], or begin it with keras.Input, and save it again"
             )
-        spec = tf.TensorSpec(_sized(tuple(shape), input_size), keras.config.floatx(), name="image")
-        traced = tf.function(model, autograph=False).get_concrete_function(spec, training=False)
+        kind = keras.config.floatx()
+
+        def trace_call(size: Sequence[int] | None) -> Any:
+            spec = tf.TensorSpec(_sized(tuple(shape), size), kind, name="image")
+            return tf.function(model, autograph=False).get_concrete_function(spec, training=False)
+
+        traced = _traced(trace_call, input_size)
         check_graph_def(traced.graph.as_graph_def())
         return model, traced, []
-    specs = [tf.TensorSpec(_sized(tensor.shape, input_size), tensor.dtype, name=tensor.name) for tensor in inputs]
-    structure = inputs[0] if isinstance(model, keras.Sequential) else model.input  # a list or a dictionary, perhaps
+    pack = _packing(model)
 
     def call(*tensors: Any) -> Any:
-        return model(keras.tree.pack_sequence_as(structure, list(tensors)), training=False)
+        return model(pack(tensors), training=False)
 
-    function = tf.function(call, autograph=False).get_concrete_function(*specs)
+    def trace(size: Sequence[int] | None) -> Any:
+        specs = [tf.TensorSpec(_sized(tensor.shape, size), tensor.dtype, name=tensor.name) for tensor in inputs]
+        return tf.function(call, autograph=False).get_concrete_function(*specs)
+
+    function = _traced(trace, input_size)
     check_graph_def(function.graph.as_graph_def())
     if isinstance(function.structured_outputs, dict):
         return model, function, sorted(function.structured_outputs)
-    # Keras 3 calls every output keras_tensor_N; the layer that made it has the name that people know
+    return model, function, _output_names(model)
+
+
+def _traced(trace: Callable[[Sequence[int] | None], Any], size: Sequence[int] | None) -> Any:
+    """What `trace` makes of a size.
+
+    Raises:
+        ModelError: it needs one, and there is none.
+    """
+    try:
+        return trace(size)
+    except Exception:  # layers raise anything over a size that they do not know
+        if size is not None or not _is_traced(trace, _SOME_SIZE):
+            raise
+    raise ModelError(
+        "the height and width of its input are dynamic, and a layer must know them: choose the network's resolution "
+        "with --input-size HxW"
+    )
+
+
+def _is_traced(trace: Callable[[Sequence[int] | None], Any], size: Sequence[int]) -> bool:
+    try:
+        trace(size)
+    except Exception:
+        return False
+    return True
+
+
+def _keras_model(path: Path, config: dict[str, Any]) -> Any:
+    """The model in a Keras file, by the Keras that wrote it: no code from the file is run.
+
+    Raises:
+        ModelError: it needs code that is not Keras's own, or `tf_keras`, which is missing.
+    """
+    version = keras_2.version_of(path)
+    is_keras_2 = keras_2.is_keras_2(version)
+    keras_file.check_config(config, is_keras_2=is_keras_2)
+    with tempfile.TemporaryDirectory(prefix="trtpost-") as folder:
+        link = Path(folder) / f"model{'.keras' if keras_file.is_archive(path) else '.h5'}"  # Keras goes by the name
+        link.symlink_to(path.resolve())
+        if is_keras_2 and keras_2.is_installed():
+            keras_2.check_classes(config)
+            return keras_2.load(link)
+        import keras
+
+        try:
+            return keras.models.load_model(link, compile=False)  # safe mode
+        except (TypeError, ValueError, AttributeError, LookupError) as error:
+            if is_keras_2:
+                raise ModelError(keras_2.how_to_install(version)) from None
+            missing = _missing_code(error, config)
+            if missing is None:
+                raise
+            raise ModelError(f"{missing} is not one of Keras's own; {keras_file.how_to_export()}") from None
+
+
+def _packing(model: Any) -> Callable[[Sequence[Any]], Any]:
+    """What makes of a model's inputs the list or dictionary that it takes."""
+    import keras
+    import tensorflow as tf
+
+    if not isinstance(model, keras.Model):  # of Keras 2
+        return lambda tensors: tf.nest.pack_sequence_as(model.input, list(tensors))
+    structure = model.inputs[0] if isinstance(model, keras.Sequential) else model.input
+    return lambda tensors: keras.tree.pack_sequence_as(structure, list(tensors))
+
+
+def _output_names(model: Any) -> list[str]:
+    """Names of a model's outputs as people know them: of the layers that make them."""
+    import keras
+    import tensorflow as tf
+
+    if not isinstance(model, keras.Model):  # of Keras 2
+        return list(model.output_names)
+    # Keras 3 calls every output keras_tensor_N
     layers = {id(tensor): layer.name for layer in model.layers for tensor in tf.nest.flatten(layer.output)}
-    return model, function, [layers.get(id(tensor), tensor.name) for tensor in tf.nest.flatten(model.outputs)]
+    return [layers.get(id(tensor), tensor.name) for tensor in tf.nest.flatten(model.outputs)]
 
 
 def _sized(shape: Any, size: Sequence[int] | None) -> Any:

@@ -2,7 +2,7 @@
 
 `python -m trtpost.convert.worker PARENT` is started by `trtpost.convert`, whose process id it is given. It is the only
 place that imports TensorFlow to convert, and may write nowhere but beside its result. The last line on standard output
-is JSON: `{}`, or `{"error": "..."}` with a sentence for the user.
+is JSON: `{"names": {...}}`, or `{"error": "..."}` with a sentence for the user.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from trtpost.convert import fence, load, resize_handlers
-from trtpost.convert.graph_def import check_graph
+from trtpost.convert import activation_handlers, fence, load, names, resize_handlers
+from trtpost.convert.graph_def import check_graph, written_out
 from trtpost.convert.operators import check_flex_operators
 from trtpost.convert.tflite_file import custom_operators
 from trtpost.errors import ModelError, reason
@@ -36,10 +36,11 @@ def main() -> None:
     print(json.dumps(answer(request)))
 
 
-def answer(request: dict[str, Any]) -> dict[str, str]:
-    """Convert as the request says; empty, or under `error` a sentence for the user."""
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """Convert as the request says; under `names` TensorFlow's that are others now, or under `error` a sentence."""
     try:
-        _convert(**request)
+        with names.followed() as renamed:
+            _convert(**request)
     except ModelError as error:
         return {"error": str(error)}
     except MemoryError:
@@ -48,7 +49,7 @@ def answer(request: dict[str, Any]) -> dict[str, str]:
         if type(error).__name__ == "ResourceExhaustedError":  # TensorFlow's; it need not have been imported
             return {"error": fence.out_of_memory()}
         return {"error": f"TensorFlow cannot read or convert it: {_cause(error)}"}
-    return {}
+    return {"names": renamed}
 
 
 def _convert(
@@ -65,12 +66,12 @@ def _convert(
         _graph(graph, [f"{name}:0" for name in placeholders], [f"{name}:0" for name in ends], friendly, result, opset)
     else:
         # the model owns the variables, which the function refers to weakly: it must live until they are frozen
-        owner, function, names = (
+        owner, function, outputs = (
             load.saved_model_function(path, signature, input_size)
             if kind == "saved_model"
             else load.keras_function(path, input_size)
         )
-        _function(function, names, result, opset)
+        _function(function, outputs, result, opset)
         del owner
 
 
@@ -85,6 +86,7 @@ def _tflite(path: Path, result: str, opset: int) -> None:
         output_path=result,
         custom_op_handlers={
             "TFL_Convolution2DTransposeBias": (_transpose_conv_with_bias, []),
+            "TFL_GELU": (activation_handlers.gelu, []),
             **resize_handlers.HANDLERS,
         },
     )
@@ -102,16 +104,16 @@ def _cause(error: Exception) -> str:
     return reason(error)
 
 
-def _function(function: Any, names: list[str], result: str, opset: int) -> None:
-    """Convert a concrete function; `names` are those of its outputs that people know, if there are any."""
+def _function(function: Any, known: list[str], result: str, opset: int) -> None:
+    """Convert a concrete function; `known` are the names of its outputs that people know, if there are any."""
     from tf2onnx import tf_loader
 
     tensors = load.inputs_of(function)
     _check_shapes({tensor.name.split(":")[0]: tensor.shape.rank is not None for tensor in tensors})
     inputs, outputs = [tensor.name for tensor in tensors], [tensor.name for tensor in function.outputs]
     friendly = {tensor: tensor.split(":")[0] for tensor in (*inputs, *outputs)}
-    if len(names) == len(outputs):
-        friendly |= dict(zip(outputs, names, strict=True))
+    if len(known) == len(outputs):
+        friendly |= dict(zip(outputs, known, strict=True))
     _graph(tf_loader.from_function(function, inputs, outputs), inputs, outputs, friendly, result, opset)
 
 
@@ -134,6 +136,7 @@ def _graph(
     """Convert a frozen graph between the tensors `inputs` and `outputs`; `friendly` renames tensors."""
     import tf2onnx.convert
 
+    graph = written_out(graph, inputs, outputs)
     check_graph(graph)
     tf2onnx.convert.from_graph_def(
         graph,
@@ -141,7 +144,11 @@ def _graph(
         output_names=outputs,
         opset=opset,
         tensors_to_rename=friendly,
-        custom_op_handlers={"Bitcast": (_bitcast_for_the_sign, []), "Erfc": (_erfc, []), **resize_handlers.HANDLERS},
+        custom_op_handlers={
+            "Bitcast": (_bitcast_for_the_sign, []),
+            "Erfc": (activation_handlers.erfc, []),
+            **resize_handlers.HANDLERS,
+        },
         output_path=result,
     )
 
@@ -167,16 +174,6 @@ def _bitcast_for_the_sign(ctx: Any, node: Any, _name: str, _args: Any) -> None:
     sign = ctx.make_node("Neg", [flag], shapes=[ctx.get_shape(source)], dtypes=[onnx.TensorProto.INT32]).output[0]
     for mask in masks:
         ctx.replace_all_inputs(mask.output[0], sign)  # the old nodes feed nothing now, and are dropped at the end
-
-
-def _erfc(ctx: Any, node: Any, _name: str, _args: Any) -> None:
-    """`Erfc(x) = 1 - Erf(x)`: what TensorFlow's exact GELU is made of."""
-    (source,), (result,) = node.input, node.output
-    shapes, dtypes = node.output_shapes, node.output_dtypes
-    one = ctx.make_const(f"{node.name}/one", np.array(1, onnx.helper.tensor_dtype_to_np_dtype(dtypes[0]))).output[0]
-    ctx.remove_node(node.name)
-    erf = ctx.make_node("Erf", [source]).output[0]
-    ctx.make_node("Sub", [one, erf], name=node.name, outputs=[result], shapes=shapes, dtypes=dtypes)
 
 
 def _transpose_conv_with_bias(ctx: Any, node: Any, _name: str, _args: Any) -> None:

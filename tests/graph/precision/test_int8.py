@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 import onnx
 import pytest
@@ -54,3 +56,12 @@ def test_the_largest_of_all_photos_counts():
 def test_photos_are_needed():
     with pytest.raises(SpecError, match="needs photos to calibrate with"):
         scales(nchw(), [])
+
+
+def test_what_the_quantiser_logs_is_not_printed(monkeypatch, capsys):
+    """Of a weight of one axis it logs, at the root, that there are no channels."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # as outside of a test
+    model = net("logits = MatMul (image, k)", IO[0], "float[1,C,H] logits", k=np.ones(12, np.float32))
+    scales(model, [PHOTO])
+    assert not logging.getLogger().handlers
+    assert capsys.readouterr().err == ""

@@ -19,6 +19,12 @@ from trtpost.spec import Layout
 
 _STRIDES = (2, 4, 8, 16, 32, 64, 128)
 
+_USUAL = (224, 256, 257, 320, 384, 448, 512, 513, 640, 768, 1024)
+"""Sides of squares that networks are trained with: some take one size, or those up to it."""
+
+_LEAST = 32
+"""Fewest pixels of a side that are tried where it was not asked for less."""
+
 
 def refuse_size(model: onnx.ModelProto, source: str, layout: Layout, size: tuple[int, int]) -> None:
     """Run a network of dynamic height or width at `size`, on zeros.
@@ -67,9 +73,15 @@ def refuse_size(model: onnx.ModelProto, source: str, layout: Layout, size: tuple
             f"the network cannot run at {height}x{width}: its height and width must be multiples of {stride}; "
             f"nearest to what was asked for is --input-size {sizes}"
         )
+    other = _other(size, known, lambda *sides: fault(*sides) is None)
+    if other is not None:
+        raise ModelError(
+            f"the network cannot run at {height}x{width}: nearest to it, by trying, is --input-size "
+            f"{other[0]}x{other[1]}"
+        )
     raise ModelError(
-        f"the network cannot run at {height}x{width}, nor at multiples of up to {_STRIDES[-1]} around it ({why}): give "
-        "the size that it was trained with (--input-size)"
+        f"the network cannot run at {height}x{width}, nor at multiples of up to {_STRIDES[-1]} around it, nor at usual "
+        f"sizes ({why}): give the size that it was trained with (--input-size)"
     )
 
 
@@ -88,3 +100,28 @@ def _nearest(
         if all(runs(height, width) for height, width in {*nearest, further}):
             return stride, nearest
     return 0, []
+
+
+def _other(size: tuple[int, int], known: tuple[int, int], runs: Callable[[int, int], bool]) -> tuple[int, int] | None:
+    """A size that runs, with each side as near as can be to the one in `size`; None where none was found."""
+    halves = [(size[0] >> step, size[1] >> step) for step in range(1, 5) if min(size) >> step >= _LEAST]
+    squares = [(side, side) for side in sorted(_USUAL, key=lambda side: abs(side - max(size)))]
+    tried = dict.fromkeys((known[0] or height, known[1] or width) for height, width in (*squares, *halves))
+    found = next((sides for sides in tried if runs(*sides)), None)
+    if found is None:
+        return None
+    height = _towards(size[0], found[0], lambda side: runs(side, found[1]))
+    return height, _towards(size[1], found[1], lambda side: runs(height, side))
+
+
+def _towards(wanted: int, found: int, runs: Callable[[int], bool]) -> int:
+    """The side next to `wanted` that runs, where `found` does and those between them do up to one of them."""
+    if wanted == found or runs(wanted):
+        return wanted
+    while abs(wanted - found) > 1:
+        middle = (wanted + found) // 2
+        if runs(middle):
+            found = middle
+        else:
+            wanted = middle
+    return found

@@ -14,7 +14,7 @@ from trtpost.graph.head.contents import are_independent, are_labels, head_of, la
 from trtpost.graph.head.image_input import ImageInput, expected_range, image_input, image_tensor
 from trtpost.graph.head.layout import channel_axis, input_layout, layout_or_ask
 from trtpost.graph.head.needless import Start, start_before
-from trtpost.graph.head.outputs import segmentation_output, tensor_named
+from trtpost.graph.head.outputs import converted_names, segmentation_output, tensor_named
 from trtpost.graph.head.refusals import refuse_lone_softmax, refuse_no_mask, refuse_other_batch
 from trtpost.graph.head.unflatten import unfolded
 from trtpost.graph.walks import dims, dtype_name, number
@@ -44,7 +44,7 @@ def locate(
         ModelError: nothing fits, or several outputs do; the message lists them and names the flag.
     """
     graph = gs.import_onnx(model)
-    named = tensor_named(graph, logits) if logits is not None else None
+    named = tensor_named(graph, logits, converted_names(model)) if logits is not None else None
     image = image_input(graph, named)
     if named is not None:
         output, start = named, Start(named, layout)
@@ -74,7 +74,7 @@ def input_of(model: onnx.ModelProto, logits: str | None = None) -> tuple[str, La
         ModelError: there is none, or more than one.
     """
     graph = gs.import_onnx(model)
-    source = image_tensor(graph, tensor_named(graph, logits) if logits is not None else None)
+    source = image_tensor(graph, tensor_named(graph, logits, converted_names(model)) if logits is not None else None)
     return source.name, input_layout(source)
 
 

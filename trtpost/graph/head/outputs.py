@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import json
 import math
 import re
+from collections.abc import Mapping
 
+import onnx
 import onnx_graphsurgeon as gs
 
 from trtpost.errors import ModelError
@@ -14,6 +17,7 @@ from trtpost.graph.head.contents import are_labels, argmax_before
 from trtpost.graph.head.refusals import refuse_detector
 from trtpost.graph.head.same_mask import without_other_forms
 from trtpost.graph.head.unflatten import unfolded
+from trtpost.graph.reading.model import metadata
 from trtpost.graph.walks import behind, chain_before, depends_on, dims, is_whole, listing, nodes_before, number
 
 _AUXILIARY = re.compile(r"(^|[^a-z])(aux|auxiliary|deep_?supervision)", re.IGNORECASE)
@@ -71,8 +75,13 @@ def _open_size(input_size: tuple[int, int]) -> str:
     return ", and the network's resolution, which is dynamic, with --input-size HxW"
 
 
-def tensor_named(graph: gs.Graph, name: str) -> gs.Variable:
+def tensor_named(graph: gs.Graph, name: str, converted: Mapping[str, str] | None = None) -> gs.Variable:
     """The tensor that `--logits` names, also with or without the `:0` of TensorFlow.
+
+    Args:
+        graph: the network.
+        name: of a tensor in it, or one that the conversion has replaced.
+        converted: for names that the conversion has replaced those in the graph.
 
     Raises:
         ModelError: there is none that the network computes, or nothing is known of it; the message names others.
@@ -80,15 +89,28 @@ def tensor_named(graph: gs.Graph, name: str) -> gs.Variable:
     if any(value.name == name for value in graph.inputs):
         raise ModelError(f"'{name}' (--logits) is an input of the model: name a tensor that the network computes")
     tensors = {key: value for key, value in graph.tensors().items() if isinstance(value, gs.Variable) and value.inputs}
-    tensor = tensors.get(name) or tensors.get(name + ":0") or tensors.get(name.removesuffix(":0"))
+    spellings = (name, name + ":0", name.removesuffix(":0"))
+    before = [converted[one] for one in spellings if one in converted] if converted else []
+    tensor = next((tensors[one] for one in (*spellings, *before) if one in tensors), None)
     if tensor is None:
-        close = difflib.get_close_matches(name, tensors, 3) or [value.name for value in graph.outputs]
+        close = difflib.get_close_matches(name, {*tensors, *(converted or {})}, 3)
+        close = close or [value.name for value in graph.outputs]
         raise ModelError(
             f"the model has no tensor '{name}' (--logits); did you mean {' or '.join(repr(one) for one in close)}?"
         )
     if tensor.dtype is None or tensor.shape is None:
         raise ModelError(f"type and shape of tensor '{name}' cannot be inferred: name another with --logits")
     return tensor
+
+
+def converted_names(model: onnx.ModelProto) -> dict[str, str]:
+    """TensorFlow's names of tensors that the conversion has replaced, each with the one in the graph."""
+    try:
+        stated = json.loads(metadata(model).get("tensorflow_names", "{}"))
+    except (ValueError, RecursionError):
+        return {}
+    pairs = stated.items() if isinstance(stated, dict) else ()
+    return {name: now for name, now in pairs if isinstance(now, str)}
 
 
 def _lists_places(value: gs.Variable) -> bool:

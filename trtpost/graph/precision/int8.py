@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -67,9 +69,21 @@ def quantized(
             "OpTypesToExcludeOutputQuantization": sorted(ops.WEIGHTED),
         },
     )
-    quantizer.quantize_model()
+    with _without_log():
+        quantizer.quantize_model()
     result: onnx.ModelProto = quantizer.model.model
     return result
+
+
+@contextmanager
+def _without_log() -> Iterator[None]:
+    """Keep what a library logs at the root from standard error, where Python writes it if nobody wants it."""
+    root, nobody = logging.getLogger(), logging.NullHandler()
+    root.addHandler(nobody)
+    try:
+        yield
+    finally:
+        root.removeHandler(nobody)
 
 
 def _is_quantizable(node: onnx.NodeProto, weights: dict[str, onnx.TensorProto]) -> bool:
