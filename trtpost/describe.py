@@ -62,10 +62,8 @@ def describe_doubts(located: Located, pre: Pre, origin: Origin, wrong: str = "")
     return found
 
 
-def describe_check(check: Check | None, seconds: float | None = None) -> str:
+def describe_check(check: Check, seconds: float | None = None) -> str:
     """One line on how far a conversion was off, which took so long to see."""
-    if check is None:
-        return "none: nothing was converted, or it could not be compared"
     took = "" if seconds is None else f" ({seconds:.1f} s)"
     return f"{_difference(check)} on two pictures, within {_amount(check.bound, check)} of rounding{took}"
 
@@ -89,7 +87,7 @@ def describe_dynamic_range(check: Check) -> str:
 
 def _difference(check: Check) -> str:
     """By how much a converted network and its source differ."""
-    mean = ", in the quadratic mean" if check.unit != "pixels" and check.arithmetic not in ("float", "half") else ""
+    mean = "" if check.unit == "pixels" else " in the quadratic mean"
     return f"output '{check.output}' differs from {check.framework} by {_amount(check.difference, check)}{mean}"
 
 

@@ -41,7 +41,7 @@ class Check:
         framework: what ran the source model.
         output: which of its outputs.
         arithmetic: what the source model computes in.
-        difference: of the picture where it was largest: of floats the largest; of quantised values the quadratic mean.
+        difference: of the picture where it was largest: of values the quadratic mean.
         bound: the most that rounding explains.
         unit: of both.
     """

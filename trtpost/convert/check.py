@@ -27,9 +27,9 @@ _FLOATS = ("float", "half")
 _SIDES = (256, 224, 512, 64)
 """Sizes that are tried, in this order, of a network that leaves its own open."""
 
-BOUNDS: dict[Arithmetic, float] = {"float": 1e-4, "half": 2e-2, "quantised": 4.0, "dynamic range": 0.05}
-"""How far values may lie apart: at most, as a share of their range; of the last two in the quadratic mean, of
-`quantised` in steps."""
+BOUNDS: dict[Arithmetic, float] = {"float": 2e-5, "half": 5e-3, "quantised": 4.0, "dynamic range": 0.05}
+"""How far values may lie apart in the quadratic mean, which a few pixels on the edge of a step do not decide: as a
+share of their range; `quantised` in steps."""
 
 _CLASSES: dict[Arithmetic, float] = {"float": 1e-3, "half": 2e-2, "quantised": 0.1, "dynamic range": 0.1}
 """Share of pixels that may have another class, where the network ends in classes."""
@@ -45,6 +45,9 @@ _KERNELS = 2
 
 _CHAOS = 0.1
 """A picture whose results move by this share when it is changed like that says nothing."""
+
+_NO_NUMBER = 1e9
+"""What a NaN differs by."""
 
 Runner = Callable[[NDArray[Any]], list[NDArray[Any]]]
 """A model: a picture to its outputs."""
@@ -247,14 +250,9 @@ def _apart(
     if not np.isfinite(a).all():
         return None
     span = float(np.ptp(a)) or float(np.abs(a).max(initial=0)) or 1.0
-    difference = np.abs(a - b)
-    if arithmetic in _FLOATS:
-        largest = float(difference.max(initial=0)) / span
-    else:
-        unit = span if arithmetic == "dynamic range" else 1.0 if step else span / 255
-        largest = float(np.sqrt(np.mean(difference**2))) / unit
-    largest = largest if np.isfinite(largest) else 1e9
-    return largest, BOUNDS[arithmetic], "steps" if arithmetic == "quantised" else "range"
+    unit = span if arithmetic != "quantised" else 1.0 if step else span / 255
+    difference = float(np.sqrt(np.mean((a - b) ** 2))) / unit if np.isfinite(b).all() else _NO_NUMBER
+    return difference, BOUNDS[arithmetic], "steps" if arithmetic == "quantised" else "range"
 
 
 def _shape(values: NDArray[Any]) -> str:
