@@ -52,7 +52,7 @@ def test_a_normalisation_that_is_given_is_not_doubted(tmp_path, recwarn):
 
 
 @pytest.mark.parametrize("model", ["deeplabv3_257.tflite", "portrait_256.tflite", "selfie_256.tflite"])
-def test_networks_of_others_are_not_suspected(converted, tmp_path, recwarn, model):
+def test_networks_of_others_are_not_suspected(converted, tmp_path, model):
     """No false alarm: of a made picture they may find no person and nothing else."""
     from trtpost.backends.onnxruntime import OnnxRuntimeEngine
     from trtpost.builder.look import look_at

@@ -64,7 +64,8 @@ def test_classes_are_compared_by_pixels(tmp_path):
 
     assert found(source(labels), path).difference == 0
     check = found(source(lambda image: labels(image, 1)), path)
-    assert check.unit == "pixels" and not check.passed
+    assert check.unit == "pixels"
+    assert not check.passed
 
 
 def test_a_network_that_rounding_alone_changes_says_nothing(tmp_path):
@@ -84,7 +85,8 @@ def test_an_ill_conditioned_network_has_a_wider_bound(tmp_path):
 
     path = converted(tmp_path, tail="g = Constant <value_float = 300.0> ()\n t = Mul (x, g)\n y = Sin (t)")
     check = found(source(lambda image: steep(image * (1 + 1e-6))), path)
-    assert check.passed and check.bound > 1e-4
+    assert check.passed
+    assert check.bound > 1e-4
 
 
 def test_other_kernels_of_a_quantised_model_say_how_far_is_normal(tmp_path):
@@ -92,7 +94,8 @@ def test_other_kernels_of_a_quantised_model_say_how_far_is_normal(tmp_path):
               q = QuantizeLinear (x, s, z)  y = DequantizeLinear (q, s, z)"""
     path = converted(tmp_path, tail=tail)
     check = found(source(lambda image: scores(image) * 0 + 3), path)
-    assert check.unit == "steps" and not check.passed
+    assert check.unit == "steps"
+    assert not check.passed
 
     def exact(image):
         return np.clip(np.rint(scores(image) / 0.05), -128, 127) * 0.05
@@ -127,7 +130,7 @@ def test_a_size_left_open_is_one_at_which_the_source_runs(tmp_path):
 
 
 def test_what_cannot_be_compared_is_said(tmp_path):
-    def broken(image):
+    def broken(_image):
         raise RuntimeError("no kernel\nfor it")
 
     assert "no kernel" in checked(lambda: source(broken), converted(tmp_path))["unchecked"]
@@ -142,7 +145,9 @@ def test_pictures_have_the_networks_type(tmp_path, kind):
     def run(image):
         low, high = {"int8": (-128, 127)}.get(kind, (0, 255))
         assert image.dtype == {"float": "float32"}.get(kind, kind)
-        assert low <= image.min() + 1 and image.max() <= high and np.ptp(image.astype(float)) > 1
+        assert low <= image.min() + 1
+        assert image.max() <= high
+        assert np.ptp(image.astype(float)) > 1
         return scores(image.astype(np.float32))
 
     assert found(source(run), converted(tmp_path, kind=kind)).passed

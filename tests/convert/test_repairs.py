@@ -118,13 +118,17 @@ def lite(tf, tmp_path_factory):
 @pytest.mark.parametrize("kind", ["int8", "edges"])
 def test_quantised_tflite_is_compared_in_steps(lite, kind):
     (check,) = conversion(lite(kind)).checks
-    assert check.passed and check.arithmetic == "quantised" and check.unit == "steps"
+    assert check.passed
+    assert check.arithmetic == "quantised"
+    assert check.unit == "steps"
     assert check.difference < 1
 
 
 def test_float16_weights_are_floats_in_the_interpreter_too(lite):
     (check,) = conversion(lite("half")).checks
-    assert check.passed and check.unit == "range" and check.difference < 1e-5
+    assert check.passed
+    assert check.unit == "range"
+    assert check.difference < 1e-5
 
 
 def test_dynamic_range_is_said(lite, tmp_path):
