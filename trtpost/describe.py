@@ -65,14 +65,14 @@ def describe_doubts(located: Located, pre: Pre, origin: Origin, wrong: str = "")
 def describe_check(check: Check, seconds: float | None = None) -> str:
     """One line on how far a conversion was off, which took so long to see."""
     took = "" if seconds is None else f" ({seconds:.1f} s)"
-    return f"{_difference(check)} on two pictures, within {_amount(check.bound, check)} of rounding{took}"
+    return f"{_difference(check)} on two pictures; rounding explains up to {_amount(check.bound, check)}{took}"
 
 
 def describe_failed_check(check: Check) -> str:
     """What a conversion does that is further off than rounding explains."""
     return (
         f"what it was converted to does not compute the same: {_difference(check)} on made pictures, where rounding "
-        f"explains {_amount(check.bound, check)}; that is a fault of the conversion, so export the model in another "
+        f"explains up to {_amount(check.bound, check)}; that is a fault of the conversion, so export the model in another "
         "format, or as ONNX, and see whether that goes; --no-check goes on all the same"
     )
 
