@@ -50,6 +50,12 @@ def _whole(name: str, given: object) -> int:
     return number
 
 
+def _flag(name: str, given: object) -> bool:
+    if not isinstance(given, bool):
+        raise _refused(name, "True or False", given)
+    return given
+
+
 def _real(name: str, given: object) -> float:
     if (number := real(given)) is None:
         raise _refused(name, "a number", given)
@@ -90,6 +96,7 @@ def _size(name: str, given: object) -> str | tuple[int, int]:
 
 
 _KINDS: dict[Any, Callable[[str, object], object]] = {
+    bool: _flag,
     int: _whole,
     float: _real,
     Path: _path,

@@ -10,7 +10,7 @@ from trtpost.spec import Compatibility, Located, Origin, Place, Post, Pre
 
 if TYPE_CHECKING:
     from trtpost.bundle.folder import Bundle
-    from trtpost.bundle.passport import Passport, Plan, Verification
+    from trtpost.bundle.passport import Check, Passport, Plan, Verification
 
 ORIGINS: dict[Origin, str] = {
     "flag": "--normalize",
@@ -36,13 +36,18 @@ _OTHER_GPUS: dict[Compatibility, str] = {
 }
 
 
-def describe_doubts(located: Located, pre: Pre, origin: Origin) -> list[str]:
-    """What was concluded from the graph and may be wrong: a sentence each, with the flag that settles it."""
+def describe_doubts(located: Located, pre: Pre, origin: Origin, wrong: str = "") -> list[str]:
+    """What was concluded from the graph and may be wrong: a sentence each, with the flag that settles it.
+
+    Args:
+        wrong: what speaks against a normalisation that was assumed; empty where nothing does.
+    """
     found = list(located.doubts)
     if origin == "assumed":
+        outcome = f"it looks WRONG: {wrong}" if wrong else "a wrong guess spoils the mask"
         found.append(
-            "the model does not say how pixels are normalised: (pixel - 127.5) / 127.5 is ASSUMED, and a wrong guess "
-            "spoils the mask; settle it with --normalize"
+            f"the model does not say how pixels are normalised: (pixel - 127.5) / 127.5 is ASSUMED, and {outcome}; "
+            "settle it with --normalize"
         )
     if origin == "flag" and located.expects == "pixels" and not pre.is_identity:
         found.append("the network begins with a normalisation of its own, so --normalize makes it the second one")
@@ -55,6 +60,41 @@ def describe_doubts(located: Located, pre: Pre, origin: Origin) -> list[str]:
         names = ", ".join(f"'{name}'" for name in located.others)
         found.append(f"the model has other outputs, {names}, which are left out; choose one with --logits")
     return found
+
+
+def describe_check(check: Check, seconds: float | None = None) -> str:
+    """One line on how far a conversion was off, which took so long to see."""
+    took = "" if seconds is None else f" ({seconds:.1f} s)"
+    return f"{_difference(check)} on two pictures; rounding explains up to {_amount(check.bound, check)}{took}"
+
+
+def describe_failed_check(check: Check) -> str:
+    """What a conversion does that is further off than rounding explains."""
+    return (
+        f"what it was converted to does not compute the same: {_difference(check)} on made pictures, where rounding "
+        f"explains up to {_amount(check.bound, check)}; that is a fault of the conversion, so export the model in "
+        "another format, or as ONNX, and see whether that goes; --no-check goes on all the same"
+    )
+
+
+def describe_dynamic_range(check: Check) -> str:
+    """Why masks of a model with dynamic-range quantisation are not quite those of its interpreter."""
+    return (
+        "the model has dynamic-range quantisation: TFLite's interpreter rounds activations to 8 bits on the fly, and "
+        f"here they stay floats, so {_difference(check)}, and a few pixels of the mask with it; that is no fault"
+    )
+
+
+def _difference(check: Check) -> str:
+    """By how much a converted network and its source differ."""
+    mean = "" if check.unit == "pixels" else " in the quadratic mean"
+    return f"output '{check.output}' differs from {check.framework} by {_amount(check.difference, check)}{mean}"
+
+
+def _amount(value: float, check: Check) -> str:
+    if check.unit == "steps":
+        return f"{value:.1f} steps of quantisation"
+    return f"{value:.2%} of the pixels" if check.unit == "pixels" else f"{value:.1g} of its range"
 
 
 def describe_negative(ignored: int) -> str:

@@ -78,15 +78,23 @@ def _build(path: Path, request: Request, progress: Progress, *, wants_plan: bool
     if flavour in suitable.FLAVOURS:  # loads a large library, so only where there is something to build
         _check_builder(flavour, options, progress)
 
-    from trtpost.builder.decide import decide
+    from trtpost.builder.decide import decide, doubts
     from trtpost.builder.loadable import check_loads
+    from trtpost.describe import describe_spoilt
     from trtpost.graph.baking.seam import inlined
+    from trtpost.graph.precision.reduce import spoilt_weights
     from trtpost.graph.reading.model import understood
 
     decided = decide(source, request.kind, options, progress)
     baked = _baked(decided, request, progress)
     passport = _passport(decided, request)
-    check_loads(baked, passport, path)
+    look = check_loads(baked, passport, path)
+    for warning in doubts(decided, options, look):
+        progress.warn(warning)
+    with understood(source):
+        spoilt = spoilt_weights(baked)
+    for weight in spoilt[:1]:
+        progress.warn(describe_spoilt(weight))
     if options.precision != "fp32":
         from trtpost.builder.precision import lowered
 
@@ -120,11 +128,9 @@ def _check_builder(flavour: str, options: BuildOptions, progress: Progress) -> N
 
 
 def _baked(decided: Decided, request: Request, progress: Progress) -> onnx.ModelProto:
-    """The baked graph, after saying what of it may be wrong."""
-    from trtpost.builder.decide import doubts
-    from trtpost.describe import describe_spec, describe_spoilt
+    """The baked graph."""
+    from trtpost.describe import describe_spec
     from trtpost.graph.baking.bake import bake
-    from trtpost.graph.precision.reduce import spoilt_weights
     from trtpost.graph.reading.model import understood
 
     located, pre, post, source = decided.located, decided.pre, decided.post, request.source
@@ -138,12 +144,6 @@ def _baked(decided: Decided, request: Request, progress: Progress) -> onnx.Model
             )
         baked = bake(decided.model, located, pre, post)
         step.result = describe_spec(pre, post, decided.origin, located.background)
-    for warning in doubts(decided, request.options):
-        progress.warn(warning)
-    with understood(source):
-        spoilt = spoilt_weights(baked)
-    for weight in spoilt[:1]:
-        progress.warn(describe_spoilt(weight))
     return baked
 
 
@@ -162,6 +162,7 @@ def _passport(decided: Decided, request: Request) -> Passport:
         classes=decided.classes,
         max_batch=decided.located.batch or request.options.max_batch,
         max_size=post.size if isinstance(post.size, tuple) else request.options.max_size,
+        check=decided.check,
     )
 
 

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import onnx
 
 from trtpost.builder.labels import labels_beside, read_labels
+from trtpost.builder.look import Look
 from trtpost.builder.options import BuildOptions, region_for
-from trtpost.convert import convert
-from trtpost.describe import describe_choice, describe_doubts, describe_located, describe_negative
+from trtpost.bundle.passport import Check
+from trtpost.convert import Conversion, conversion, convert
+from trtpost.describe import (
+    describe_check,
+    describe_choice,
+    describe_doubts,
+    describe_dynamic_range,
+    describe_failed_check,
+    describe_located,
+    describe_negative,
+)
 from trtpost.errors import ModelError, SpecError, one_line
 from trtpost.graph.head.coverage import covered
 from trtpost.graph.head.input_sizes import refuse_size
@@ -40,6 +50,7 @@ class Decided:
         pre, post: every decision about a pixel.
         origin: who says how pixels are normalised.
         classes: name of each class.
+        check: how far the conversion is off; None where there was none, or nothing could be compared.
     """
 
     model: onnx.ModelProto
@@ -48,6 +59,7 @@ class Decided:
     post: Post
     origin: Origin
     classes: tuple[str, ...]
+    check: Check | None = None
 
 
 def decide(source: Path, kind: str, options: BuildOptions, progress: Progress) -> Decided:
@@ -57,10 +69,11 @@ def decide(source: Path, kind: str, options: BuildOptions, progress: Progress) -
         TrtpostError: the model cannot be converted or understood, or the options do not fit it.
     """
     with progress.step("convert") as step:
-        loaded, step.result = _load(source, kind, options)
+        converted, step.result = _load(source, kind, options)
     with progress.step("locate") as step, understood(source):
-        loaded, located = _locate(loaded, source, options)
+        loaded, located = _locate(converted.model, source, options)
         step.result = describe_located(located)
+    check = _check(source, converted, located.output, progress)
     with understood(source):
         pre, origin = _pre(located, metadata(loaded), options)
         located = covered(loaded, located, pre, options.covers, options.outside)
@@ -69,13 +82,34 @@ def decide(source: Path, kind: str, options: BuildOptions, progress: Progress) -
         classes = _classes(located, names or found, options)
         if found:
             _tell_names(source, len(found), classes, progress)
-        return Decided(loaded, located, pre, _post(located, len(classes), options), origin, classes)
+        return Decided(loaded, located, pre, _post(located, len(classes), options), origin, classes, check)
 
 
-def doubts(decided: Decided, options: BuildOptions) -> list[str]:
-    """What was decided for the user and may be wrong: a sentence each, with the flag that settles it."""
+def _check(source: Path, converted: Conversion, output: str, progress: Progress) -> Check | None:
+    """The check of the output that was chosen.
+
+    Raises:
+        ModelError: it is further off than rounding explains.
+    """
+    check = converted.check_of(output)
+    if check is not None and not check.passed:
+        raise ModelError(f"{source}: {describe_failed_check(check)}")
+    if check is not None or converted.unchecked:
+        with progress.step("check") as step:
+            step.result = describe_check(check, converted.seconds) if check else f"left out: {converted.unchecked}"
+    return check
+
+
+def doubts(decided: Decided, options: BuildOptions, look: Look | None = None) -> list[str]:
+    """What was decided for the user and may be wrong: a sentence each, with the flag that settles it.
+
+    Args:
+        look: what the network says of a picture, where it was asked.
+    """
     located = decided.located
-    found = describe_doubts(located, decided.pre, decided.origin)
+    found = describe_doubts(located, decided.pre, decided.origin, "" if look is None else look.wrong)
+    if decided.check is not None and decided.check.arithmetic == "dynamic range":
+        found.append(describe_dynamic_range(decided.check))
     if decided.post.head == "labels" and tells_negative(decided.model, located.logits):
         found.append(describe_negative(IGNORED))
     names = {name.strip("_ ").casefold() for name in _names(decided.model, options)}
@@ -84,18 +118,18 @@ def doubts(decided: Decided, options: BuildOptions) -> list[str]:
     return found
 
 
-def _load(source: Path, kind: str, options: BuildOptions) -> tuple[onnx.ModelProto, str]:
+def _load(source: Path, kind: str, options: BuildOptions) -> tuple[Conversion, str]:
     if kind == "onnx":
         model = load_model(source)
         if "passport" in metadata(model):
             raise ModelError(f"{source} is baked already: give `trtpost infer --engine {source}` or the source model")
-        return model, f"{source.name}: ONNX already, {len(model.graph.node)} nodes"
+        return Conversion(model), f"{source.name}: ONNX already, {len(model.graph.node)} nodes"
     try:
-        converted = convert(source, signature=options.signature, input_size=options.input_size)
+        converted = conversion(source, signature=options.signature, input_size=options.input_size, check=options.check)
     except ModelError as error:
         raise _fault_of_size(source, options) or error from None
-    model = normalized(converted, str(source))
-    return model, f"{source.name}: {kind} to ONNX, {len(model.graph.node)} nodes"
+    model = normalized(converted.model, str(source))
+    return replace(converted, model=model), f"{source.name}: {kind} to ONNX, {len(model.graph.node)} nodes"
 
 
 def _fault_of_size(source: Path, options: BuildOptions) -> ModelError | None:

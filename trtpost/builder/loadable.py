@@ -8,6 +8,7 @@ from pathlib import Path
 import onnx
 
 from trtpost.backends.onnxruntime import OnnxRuntimeEngine
+from trtpost.builder.look import Look, look_at
 from trtpost.bundle.folder import Bundle
 from trtpost.bundle.passport import Passport
 from trtpost.errors import BackendError, ModelError
@@ -18,8 +19,10 @@ _NO_KERNEL = re.compile(r"implementation for (?P<op>[\w.]+)\(\d+\) node with nam
 _NO_OPERATOR = re.compile(r"(?P<domain>[\w.-]*):(?P<op>[\w./-]+)\(-?\d+\) is not a registered function/op")
 
 
-def check_loads(baked: onnx.ModelProto, passport: Passport, path: Path) -> None:
+def check_loads(baked: onnx.ModelProto, passport: Passport, path: Path) -> Look | None:
     """Load a baked graph as every run of its bundle will do; it takes as long as there (DeepLab v3: 0.1 s).
+
+    Gives a look at what the network says of a picture, where its normalisation is assumed.
 
     Args:
         baked: the graph; copied where ONNX Runtime needs names of nodes.
@@ -33,9 +36,15 @@ def check_loads(baked: onnx.ModelProto, passport: Passport, path: Path) -> None:
     for node in named.graph.node:
         node.name = node.name or next(filter(None, node.output), "")
     try:
-        OnnxRuntimeEngine(Bundle(path, passport), baked=Baked(serialized(named))).close()
+        engine = OnnxRuntimeEngine(Bundle(path, passport), baked=Baked(serialized(named)))
     except BackendError as error:
         raise ModelError(_sentence(named, str(error))) from None
+    try:
+        return look_at(engine, passport) if passport.normalization == "assumed" else None
+    except BackendError:  # too large for this machine, say; whoever runs it will be told
+        return None
+    finally:
+        engine.close()
 
 
 def _sentence(model: onnx.ModelProto, text: str) -> str:

@@ -60,6 +60,7 @@ class BuildOptions(Settings):
         calibration: folder of photos: int8 is calibrated on them, and the agreement with the model's own precision
             measured.
         min_agreement: share of pixels that must keep their class when the precision is lowered; None: `MIN_AGREEMENT`.
+        check: run a model of TensorFlow's and what it was converted to on two pictures, and refuse what differs.
 
     The others are what TensorRT's builder is told, `trtpost.backends.tensorrt.settings.Settings`; `precision` is
     what the portable engine computes in as well.
@@ -86,6 +87,7 @@ class BuildOptions(Settings):
     flavour: Flavour = "auto"
     calibration: Path | None = None
     min_agreement: float | None = None
+    check: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -7,7 +7,7 @@ import json
 import os
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from trtpost.errors import BundleError, SpecError, reason
 from trtpost.spec import MAX_SIDE, Compatibility, Located, Origin, Place, Post, Pre, Precision
@@ -15,7 +15,7 @@ from trtpost.spec import MAX_SIDE, Compatibility, Located, Origin, Place, Post, 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-FORMAT = 4
+FORMAT = 5
 """Version of the passport; a reader refuses what it does not know."""
 
 MAX_INPUT = 1 << 26
@@ -23,6 +23,44 @@ MAX_INPUT = 1 << 26
 
 OUR_ENTRIES = ("source_sha256", "located")
 """Keys that identify our passport.json."""
+
+
+Arithmetic = Literal["float", "half", "quantised", "dynamic range"]
+"""What a source model computes in: floats of 32 or 16 bits; integers that stand for real numbers; or floats of which
+TFLite quantises some on the fly (its dynamic-range quantisation)."""
+
+Unit = Literal["range", "steps", "pixels"]
+"""What a difference of results is counted in: shares of their range, steps of quantisation, shares of the pixels."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """How far a converted network was from its source model, both run on the same two pictures.
+
+    Attributes:
+        framework: what ran the source model.
+        output: which of its outputs.
+        arithmetic: what the source model computes in.
+        difference: of the picture where it was largest: of values the quadratic mean.
+        bound: the most that rounding explains.
+        unit: of both.
+    """
+
+    framework: str
+    output: str
+    arithmetic: Arithmetic
+    difference: float
+    bound: float
+    unit: Unit
+
+    def __post_init__(self) -> None:
+        if not (self.difference >= 0 and self.bound > 0):
+            raise SpecError("differences are from 0, and bounds above it")
+
+    @property
+    def passed(self) -> bool:
+        """True where rounding explains the difference."""
+        return self.difference <= self.bound
 
 
 @dataclass(frozen=True)
@@ -100,6 +138,7 @@ class Passport:
         classes: name of each class.
         max_batch: images that one call may hold.
         max_size: (H, W): largest mask, or photo with size `image`, that the plan's profile allows.
+        check: how far the conversion was off; None where nothing was converted, or compared.
         precision: that was asked for; `fp32` leaves the source model's own types.
         agreement: share of pixels with the same class as before the precision was lowered, at the resolution of the
             logits; None where not measured.
@@ -122,6 +161,7 @@ class Passport:
     classes: tuple[str, ...]
     max_batch: int
     max_size: tuple[int, int]
+    check: Check | None = None
     precision: Precision = "fp32"
     agreement: float | None = None
     mean_iou: float | None = None

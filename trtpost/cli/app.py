@@ -55,6 +55,10 @@ RUN, REPLACED = "How it runs", "The pipeline that is replaced"
 _OWN, _FOUND = "the model's own", "found by itself"
 """Defaults that are not known before the model is."""
 
+CHECK = typer.Option(
+    "--check/--no-check", help="run the model in TensorFlow and in ONNX on two pictures, and refuse what differs"
+)
+
 JSON = typer.Option("--json", help="print JSON instead of tables")
 
 
@@ -96,10 +100,11 @@ def convert(
     ] = None,
     signature: Annotated[str | None, typer.Option(help="of a SavedModel that has several")] = None,
     input_size: Annotated[str | None, typer.Option(help="HxW, for a network whose own is dynamic")] = None,
+    check: Annotated[bool, CHECK] = True,
 ) -> None:
     """Convert a TensorFlow model to ONNX."""
-    from trtpost.convert import convert as convert_model
-    from trtpost.convert import kind_of
+    from trtpost.convert import conversion, kind_of
+    from trtpost.describe import describe_check, describe_failed_check
     from trtpost.errors import ModelError
     from trtpost.graph.reading.model import save_model
     from trtpost.spec import parse_pair
@@ -110,9 +115,16 @@ def convert(
         raise ModelError(f"{model} is an ONNX model already: go on with `trtpost build {model}`")
     target = output or Path(model.resolve().stem + ".onnx")
     with _progress().step("convert") as step:
-        converted = convert_model(model, signature=signature, input_size=parse_pair(input_size) if input_size else None)
-        save_model(converted, target, replaces=lambda _: target.suffix.lower() == ".onnx")
-        step.result = f"{target}: {len(converted.graph.node)} nodes"
+        size = parse_pair(input_size) if input_size else None
+        converted = conversion(model, signature=signature, input_size=size, check=check)
+        worst = converted.check_of("")
+        if worst is not None and not worst.passed:
+            raise ModelError(f"{model}: {describe_failed_check(worst)}")
+        save_model(converted.model, target, replaces=lambda _: target.suffix.lower() == ".onnx")
+        step.result = f"{target}: {len(converted.model.graph.node)} nodes"
+    if check:
+        with _progress().step("check") as step:
+            step.result = describe_check(worst, converted.seconds) if worst else f"left out: {converted.unchecked}"
 
 
 @app.command()
@@ -196,6 +208,14 @@ def build(
     signature: Annotated[
         str | None, typer.Option(help="of a SavedModel that has several", rich_help_panel=MODEL)
     ] = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check/--no-check",
+            help="run it in TensorFlow and in ONNX on two pictures, and refuse what differs",
+            rich_help_panel=MODEL,
+        ),
+    ] = True,
     lowering: Annotated[
         Lowering, typer.Option(help="one node with a function body, or standard ops inline", rich_help_panel=MODEL)
     ] = "function",

@@ -26,7 +26,7 @@ from trtpost.progress import Progress, Step
 from trtpost.terminal import as_markup
 
 DOING = {
-    "convert": "converting (TensorFlow takes a few seconds to start)",
+    "convert": "converting and comparing (TensorFlow takes a few seconds to start)",
     "locate": "looking for the logits",
     "labels": "reading the class names",
     "bake": "baking pre- and post-processing into the graph",

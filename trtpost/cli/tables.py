@@ -12,6 +12,7 @@ from rich.console import Group
 from rich.table import Table
 
 from trtpost.describe import (
+    describe_check,
     describe_choice,
     describe_located,
     describe_plan,
@@ -150,6 +151,8 @@ def _bundle_facts(bundle: Bundle) -> list[tuple[str, str]]:
             f"1 to {passport.max_batch}" if not passport.located.batch else f"{passport.located.batch} (fixed)",
         ),
     ]
+    if passport.check is not None:
+        facts.append(("check", describe_check(passport.check)))
     facts.append(("precision", describe_precision(passport)))
     facts.append(("verified", describe_verification(passport.verification)))
     if passport.plan and bundle.plan is None:

@@ -13,10 +13,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trtpost.bundle.passport import Check
 from trtpost.convert.fence import CPU_SECONDS, out_of_memory
 from trtpost.convert.formats import SUFFIXES as SUFFIXES
 from trtpost.convert.formats import kind_of as kind_of
@@ -34,20 +36,47 @@ _LONGEST_NAME = 80
 """Most characters of a node's name in a message; what is cut off is the scopes that it begins with."""
 
 
+@dataclass(frozen=True)
+class Conversion:
+    """A converted model, and how far it is from its source.
+
+    Attributes:
+        model: the ONNX model; normalisation and class names that the file itself holds are in its metadata, and so is
+            what became of TensorFlow's names of tensors.
+        checks: one for each output that could be compared.
+        unchecked: why there are none, where they were asked for.
+        seconds: what the comparison took.
+    """
+
+    model: onnx.ModelProto
+    checks: tuple[Check, ...] = ()
+    unchecked: str = ""
+    seconds: float = 0.0
+
+    def check_of(self, output: str) -> Check | None:
+        """The check of that output; of another name, the worst of all; None where there is none."""
+        ours = [one for one in self.checks if one.output == output] or self.checks
+        return max(ours, key=lambda one: one.difference / one.bound, default=None)
+
+
 def convert(
     source: Path, *, signature: str | None = None, input_size: tuple[int, int] | None = None
 ) -> onnx.ModelProto:
-    """Convert a TensorFlow model.
+    """Convert a TensorFlow model, as `conversion` does, without comparing anything."""
+    return conversion(source, signature=signature, input_size=input_size, check=False).model
+
+
+def conversion(
+    source: Path, *, signature: str | None = None, input_size: tuple[int, int] | None = None, check: bool = True
+) -> Conversion:
+    """Convert a TensorFlow model, and see whether it still computes the same.
 
     Args:
         source: SavedModel folder (or the `saved_model.pb` inside), or a file of Keras (`.keras`, `.h5`), a frozen
             GraphDef (binary or text) or TFLite, under any name.
         signature: which of a SavedModel that has several; default `serving_default`, or the only one.
         input_size: (height, width) where the model leaves them open: some layers need to know it.
-
-    Returns:
-        The ONNX model; normalisation and class names that the file itself holds are in its metadata, and
-        so is what became of TensorFlow's names of tensors.
+        check: run source and result on two pictures, and compare.
 
     Raises:
         ModelError: the file is missing, damaged, of an unknown format, needs code to be run out of it, was exported
@@ -76,6 +105,7 @@ def convert(
             "opset": OPSET,
             "signature": signature,
             "input_size": input_size,
+            "check": check,
         }
         answer = _in_a_process(request)
         if "error" in answer:
@@ -91,7 +121,8 @@ def convert(
     if answer["names"]:
         stated["tensorflow_names"] = json.dumps(answer["names"])
     set_metadata(model, stated)
-    return model
+    checks = tuple(Check(**one) for one in answer.get("checks", ()))
+    return Conversion(model, checks, answer.get("unchecked", ""), answer.get("seconds", 0.0))
 
 
 def _in_a_process(request: dict[str, Any]) -> dict[str, Any]:

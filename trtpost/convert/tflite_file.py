@@ -30,6 +30,11 @@ _MOST_TABLES = 1 << 17
 _LONGEST_TEXT = 4096
 """Most bytes of a name."""
 
+_PRODUCTS = (3, 4, 9, 67, 126)
+"""CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, TRANSPOSE_CONV and BATCH_MATMUL, in the enumeration BuiltinOperator."""
+
+_FLOAT32, _INT8 = 0, 9  # in the enumeration TensorType
+
 _NORMALIZATION_OPTIONS = 1  # in the union ProcessUnitOptions
 
 
@@ -85,6 +90,40 @@ def _custom_operators(data: bytes) -> Iterator[tuple[str, bytes]]:
                 if length > len(data):
                     raise ValueError("operators that share their options")
                 yield name, options
+
+
+def is_dynamic_range(path: Path) -> bool:
+    """Whether the interpreter quantises activations on the fly: a product of floats and of weights in integers.
+
+    Raises:
+        ModelError: the file is damaged.
+    """
+    try:
+        with open_regular(path) as file:
+            return any({_FLOAT32, _INT8} <= kinds for kinds in _types_of_products(file.read()))
+    except (OSError, struct.error, IndexError, TypeError, ValueError) as error:
+        raise ModelError(f"the file is damaged or cut short: {reason(error)}") from None
+
+
+def _types_of_products(data: bytes) -> Iterator[set[int]]:
+    """The types of what each convolution and matrix product takes."""
+    model = _root(data)
+    codes = [max(_byte(code, 0), _unsigned(code, 3)) for code in _tables(model, 1)]
+    count = length = 0
+    for graph in _tables(model, 2):
+        tensors, operators = _tables(graph, 0), _tables(graph, 3)
+        count += len(tensors) + len(operators)
+        if count > 2 * _MOST_TABLES:  # graphs may share them
+            raise ValueError(f"more than {2 * _MOST_TABLES} tensors and operators")
+        for operator in operators:
+            if codes[_unsigned(operator, 0)] not in _PRODUCTS:
+                continue
+            taken = _vector(operator, 1, 4)
+            length += len(taken)
+            if length > len(data):
+                raise ValueError("operators that share their lists of tensors")
+            places = struct.unpack(f"<{len(taken) // 4}i", taken)
+            yield {_byte(tensors[place], 1) for place in places if place >= 0}
 
 
 def read_metadata(path: Path) -> Metadata:

@@ -2,7 +2,8 @@
 
 `python -m trtpost.convert.worker PARENT` is started by `trtpost.convert`, whose process id it is given. It is the only
 place that imports TensorFlow to convert, and may write nowhere but beside its result. The last line on standard output
-is JSON: `{"names": {...}}`, or `{"error": "..."}` with a sentence for the user.
+is JSON: `{"names": {...}}` with what `trtpost.convert.check.checked` found, where somebody asked, or
+`{"error": "..."}` with a sentence for the user.
 """
 
 from __future__ import annotations
@@ -11,15 +12,19 @@ import json
 import os
 import re
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 
-from trtpost.convert import activation_handlers, fence, load, names, resize_handlers
+from trtpost.convert import activation_handlers, fence, load, names, resize_handlers, sources
+from trtpost.convert.check import Source, checked
 from trtpost.convert.graph_def import check_graph, written_out
 from trtpost.convert.operators import check_flex_operators
+from trtpost.convert.repairs import repair
 from trtpost.convert.tflite_file import custom_operators
 from trtpost.errors import ModelError, reason
 
@@ -37,10 +42,13 @@ def main() -> None:
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Convert as the request says; under `names` TensorFlow's that are others now, or under `error` a sentence."""
+    """Convert as the request says: what its check found, and under `names` TensorFlow's that are others now.
+
+    Under `error` there is a sentence for the user instead.
+    """
     try:
         with names.followed() as renamed:
-            _convert(**request)
+            found = _convert(**request)
     except ModelError as error:
         return {"error": str(error)}
     except MemoryError:
@@ -49,33 +57,39 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         if type(error).__name__ == "ResourceExhaustedError":  # TensorFlow's; it need not have been imported
             return {"error": fence.out_of_memory()}
         return {"error": f"TensorFlow cannot read or convert it: {_cause(error)}"}
-    return {"names": renamed}
+    return found | {"names": renamed}
 
 
 def _convert(
-    kind: str, source: str, result: str, opset: int, signature: str | None, input_size: list[int] | None
-) -> None:
-    path = Path(source)
+    kind: str, source: str, result: str, opset: int, signature: str | None, input_size: list[int] | None, check: bool
+) -> dict[str, Any]:
+    path, owner = Path(source), None
+    repair()
     if kind == "tflite":
-        _tflite(path, result, opset)
+        runnable = _tflite(path, result, opset)
     elif kind == "graph_def":
         graph, placeholders, ends = load.frozen_graph(path, input_size)
         known = {node.name: not node.attr["shape"].shape.unknown_rank for node in graph.node}
         _check_shapes({name: known[name] for name in placeholders})
-        friendly = {f"{name}:0": name for name in (*placeholders, *ends)}
-        _graph(graph, [f"{name}:0" for name in placeholders], [f"{name}:0" for name in ends], friendly, result, opset)
+        inputs, outputs = ([f"{name}:0" for name in few] for few in (placeholders, ends))
+        friendly = dict(zip((*inputs, *outputs), (*placeholders, *ends), strict=True))
+        _graph(graph, inputs, outputs, friendly, result, opset)
+        runnable = partial(sources.of_graph, graph, inputs, outputs, ends)
     else:
-        # the model owns the variables, which the function refers to weakly: it must live until they are frozen
+        # the model owns the variables, which the function refers to weakly: it must live until they are not needed
         owner, function, outputs = (
             load.saved_model_function(path, signature, input_size)
             if kind == "saved_model"
             else load.keras_function(path, input_size)
         )
-        _function(function, outputs, result, opset)
-        del owner
+        runnable = _function(function, outputs, result, opset)
+    found = checked(runnable, Path(result)) if check else {}
+    del owner
+    return found
 
 
-def _tflite(path: Path, result: str, opset: int) -> None:
+def _tflite(path: Path, result: str, opset: int) -> Callable[[], Source]:
+    """Convert a TFLite model; gives what loads it for running."""
     import tf2onnx.convert
 
     check_flex_operators(custom_operators(path))
@@ -90,6 +104,7 @@ def _tflite(path: Path, result: str, opset: int) -> None:
             **resize_handlers.HANDLERS,
         },
     )
+    return partial(sources.of_tflite, path)
 
 
 def _cause(error: Exception) -> str:
@@ -104,8 +119,12 @@ def _cause(error: Exception) -> str:
     return reason(error)
 
 
-def _function(function: Any, known: list[str], result: str, opset: int) -> None:
-    """Convert a concrete function; `known` are the names of its outputs that people know, if there are any."""
+def _function(function: Any, known: list[str], result: str, opset: int) -> Callable[[], Source]:
+    """Convert a concrete function; gives what makes it ready for running.
+
+    Args:
+        known: names of its outputs that people know, if there are any.
+    """
     from tf2onnx import tf_loader
 
     tensors = load.inputs_of(function)
@@ -115,6 +134,7 @@ def _function(function: Any, known: list[str], result: str, opset: int) -> None:
     if len(known) == len(outputs):
         friendly |= dict(zip(outputs, known, strict=True))
     _graph(tf_loader.from_function(function, inputs, outputs), inputs, outputs, friendly, result, opset)
+    return partial(sources.of_function, function, [friendly[tensor] for tensor in outputs])
 
 
 def _check_shapes(known: dict[str, bool]) -> None:

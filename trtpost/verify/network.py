@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from trtpost import onnx_runtime
 from trtpost.convert import load
+from trtpost.convert.mediapipe import without_custom_ops
 from trtpost.convert.operators import check_flex_operators
 from trtpost.convert.tflite_file import custom_operators
 from trtpost.errors import BackendError, ModelError, TrtpostError, reason
@@ -22,7 +23,6 @@ from trtpost.spec import IGNORED, Layout, Located
 from trtpost.storage.files import open_regular
 from trtpost.verify.frameworks import quiet, tensorflow
 from trtpost.verify.kernel_sets import computes_in_integers
-from trtpost.verify.mediapipe import without_custom_ops
 
 if TYPE_CHECKING:
     from trtpost.builder.decide import Decided

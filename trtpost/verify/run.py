@@ -79,6 +79,7 @@ class Replaced:
                 "outside": covers.outside if covers is not None and self.outside is None else self.outside,
                 "input_size": (passport.pre.height, passport.pre.width),
                 "flavour": "none",
+                "check": False,  # what is verified is compared with the source model itself
             }
         )
 
