@@ -111,7 +111,7 @@ def mask_of(photo: Photo, size: tuple[int, int], reference: Reference) -> Masked
 def other_masks(photo: Photo, size: tuple[int, int], reference: Reference) -> Iterator[tuple[str, NDArray[np.int32]]]:
     """The masks of a photo, of (H, W), that the framework's other kernel sets give, by the names of these."""
     if reference.network.others:
-        levels = levels_of(photo, reference.pre, reference.located.logits_size)
+        levels = levels_of(photo, reference.pre, reference.located.logits_size, gray_first=reference.gray_first)
         tensor = tensor_of(levels, reference.pre, reference.located)
         for network in reference.network.others:
             yield network.kernels, masked(network.run(tensor), size, reference).labels
