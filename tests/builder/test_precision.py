@@ -45,7 +45,7 @@ def test_the_hash_follows_names_and_contents(folder):
         (lambda _: None, "is not a folder"),
         (lambda path: path.write_text("x"), "is not a folder"),
         (lambda path: path.mkdir(), "holds no photo: give a folder"),
-        (lambda path: (path.mkdir(), (path / "a.jpg").write_text("x")), "no photo that can be read: .*a.jpg is not an"),
+        (lambda path: (path.mkdir(), (path / "a.jpg").write_text("x")), "no photo that can be read: .*a.jpg is text"),
     ],
     ids=["missing", "file", "empty", "unreadable"],
 )

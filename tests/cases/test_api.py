@@ -739,6 +739,9 @@ WRONG = {
     "timing_cache": [3, True, b"cache"],
     "hardware_compatibility": [None, 1],
     "compute_capabilities": [8.9, "8.9", [8.9]],
+    "covers": [5, "0,0,8,12", (1, 2, 3), {}],
+    "outside": ["0", True, 1.5],
+    "check": [1, "yes", None],
 }
 
 

@@ -99,7 +99,8 @@ def keras_2(source, target):
             layer["inbound_nodes"] = [[[*history, {}]] for history in histories]
             for key, value in inner.items():
                 if isinstance(value, dict) and "registered_name" in value:
-                    inner[key] = {"class_name": value["class_name"], "config": value["config"]}
+                    known = {name: one for name, one in value["config"].items() if not name.endswith("_axes")}
+                    inner[key] = {"class_name": value["class_name"], "config": known}
         config["class_name"] = "Model"
         file.attrs["model_config"] = json.dumps(config)
         file.attrs["keras_version"] = "2.4.0"

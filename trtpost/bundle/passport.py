@@ -172,6 +172,8 @@ class Passport:
     format: int = FORMAT
 
     def __post_init__(self) -> None:
+        if len(self.located.shape) < 2:
+            raise SpecError("logits have a height and a width")
         if len(self.classes) != self.post.classes:
             raise SpecError(f"{len(self.classes)} class names do not fit {self.post.classes} classes")
         images, pixels = max(self.located.batch, 1), self.pre.height * self.pre.width
